@@ -1,0 +1,327 @@
+"""Settings in, checked values out: `ModelConfig`, `HeadConfig`, the `PRESETS`, and strict TOML recipes.
+
+Only the standard library is imported here, so `litebert --help` and recipe errors are instant.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+
+class UserError(Exception):
+    """A mistake of the user's: one line with the value, the rule and the remedy. The command line exits with 2."""
+
+
+Family = Literal["albert", "bert", "roberta", "distilbert"]
+Sharing = Literal["none", "attention", "ffn", "all"]
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+HeadKind = Literal["mlm", "pair", "classify", "regress", "tag", "span", "span-beam", "choice"]
+
+T = TypeVar("T")
+
+MOST_LAYERS = 4096  # a plan is a Python list: a config from a stranger must not be able to fill the memory with it
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The encoder. Families differ only in these numbers, in their published names, and in the shape of some heads."""
+
+    family: Family = "albert"
+    vocab_size: int = 30000
+    embedding_size: int = 128
+    hidden_size: int = 768
+    ffn_size: int = 3072
+    layers: int = 12
+    heads: int = 12
+    sharing: Sharing = "all"
+    groups: int = 1  # how many sets of shared weights, each serving a run of consecutive layers
+    inner_groups: int = 1  # blocks inside a layer; depth = layers × inner_groups
+    positions: int = 512
+    position_offset: int = 0  # RoBERTa's first position is row pad_id + 1 = 2 of its table
+    token_types: int = 2  # 0: none (DistilBERT)
+    activation: Activation = "gelu_tanh"
+    norm_eps: float = 1e-12
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    projection: Literal["where-needed", "always"] = "where-needed"  # Google: only where E != H; transformers: always
+    pooler: bool = True
+    causal: bool = False  # left-to-right attention, for BERT's own ablation
+    pad_id: int = 0
+    init_std: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "embedding_size", "hidden_size", "ffn_size", "layers", "heads", "positions"):
+            _at_least(self, name, 1)
+        for name in ("groups", "inner_groups"):
+            _at_least(self, name, 1)
+        for name in ("position_offset", "token_types", "pad_id"):
+            _at_least(self, name, 0)
+        for name in ("dropout", "attention_dropout"):
+            _probability(self, name)
+        for name in ("norm_eps", "init_std"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name} = {getattr(self, name)} must be above 0")
+        if self.hidden_size % self.heads:
+            near = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
+            best = min(near, key=lambda h: abs(h - self.heads))
+            raise UserError(
+                f"hidden_size = {self.hidden_size} does not divide into heads = {self.heads}; the nearest is {best}"
+            )
+        if self.layers * self.inner_groups > MOST_LAYERS:
+            raise UserError(
+                f"layers × inner_groups = {self.layers * self.inner_groups} is more than {MOST_LAYERS}, the most allowed"
+            )
+        if self.groups > self.layers:
+            raise UserError(f"groups = {self.groups} is more than layers = {self.layers}; each group needs a layer")
+        if self.sharing == "none" and self.groups != 1:
+            raise UserError(f"groups = {self.groups} says nothing with sharing = 'none'; leave it 1 or share something")
+        if self.pad_id >= self.vocab_size:
+            raise UserError(f"pad_id = {self.pad_id} is outside the vocabulary of {self.vocab_size} pieces")
+
+    @property
+    def projects(self) -> bool:
+        """Whether a linear map stands between the embeddings (E) and the trunk (H)."""
+        return self.projection == "always" or self.embedding_size != self.hidden_size
+
+    @property
+    def depth(self) -> int:
+        return self.layers * self.inner_groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """What stands on the encoder. A model may carry several heads of different kinds (masked LM and sentence pair)."""
+
+    kind: HeadKind
+    labels: tuple[str, ...] = ()  # names, in the order of the logits; classify and tag need them
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _probability(self, "dropout")
+        if self.kind in ("classify", "tag"):
+            if len(self.labels) < 1:
+                raise UserError(f"a {self.kind} head needs the names of its labels")
+            if len(set(self.labels)) != len(self.labels):
+                twice = next(name for name in self.labels if self.labels.count(name) > 1)
+                raise UserError(f"label {twice!r} is named twice in the {self.kind} head")
+
+
+def _at_least(config: object, name: str, least: int) -> None:
+    if getattr(config, name) < least:
+        raise UserError(f"{name} = {getattr(config, name)} must be at least {least}")
+
+
+def _probability(config: object, name: str) -> None:
+    if not 0 <= getattr(config, name) < 1:
+        raise UserError(f"{name} = {getattr(config, name)} must be at least 0 and below 1")
+
+
+def _albert(hidden_size: int, layers: int, heads: int, version: int, dropout: float = 0.1, **more: Any) -> ModelConfig:
+    """v1 trains with dropout and erf GELU as `transformers` reads it, v2 without dropout and with tanh GELU (FACTS 3)."""
+    rate = dropout if version == 1 else 0.0
+    return ModelConfig(
+        hidden_size=hidden_size,
+        ffn_size=4 * hidden_size,
+        layers=layers,
+        heads=heads,
+        activation="gelu" if version == 1 else "gelu_tanh",
+        dropout=rate,
+        attention_dropout=rate,
+        **more,
+    )
+
+
+def _bert(hidden_size: int, layers: int, heads: int, **more: Any) -> ModelConfig:
+    settings: dict[str, Any] = {"family": "bert", "vocab_size": 30522} | more
+    return ModelConfig(
+        embedding_size=hidden_size,
+        hidden_size=hidden_size,
+        ffn_size=4 * hidden_size,
+        layers=layers,
+        heads=heads,
+        sharing="none",
+        activation="gelu",
+        dropout=0.1,
+        attention_dropout=0.1,
+        **settings,
+    )
+
+
+_ROBERTA: dict[str, Any] = {
+    "family": "roberta",
+    "vocab_size": 50265,
+    "position_offset": 2,
+    "token_types": 1,
+    "norm_eps": 1e-5,
+    "pooler": False,
+    "pad_id": 1,
+}
+
+PRESETS: dict[str, ModelConfig] = {
+    f"albert-{size}{suffix}": _albert(hidden, layers, heads, version, 0.0 if size == "xxlarge" else 0.1)
+    for size, hidden, layers, heads in (
+        ("base", 768, 12, 12),
+        ("large", 1024, 24, 16),
+        ("xlarge", 2048, 24, 16),  # the files in use say 16 heads, one released config says 32: same parameters
+        ("xxlarge", 4096, 12, 64),
+    )
+    for suffix, version in (("", 2), ("-v1", 1), ("-v2", 2))
+} | {
+    # small ones that a laptop can train
+    "albert-tiny": _albert(128, 4, 4, 2, embedding_size=64, vocab_size=8000, positions=128),
+    "albert-mini": _albert(256, 6, 4, 2, embedding_size=96, vocab_size=8000, positions=256),
+    "albert-small": _albert(384, 12, 6, 2),
+    "bert-tiny": _bert(128, 2, 2),
+    "bert-base": _bert(768, 12, 12),
+    "bert-large": _bert(1024, 24, 16),
+    "bert-xlarge": _bert(2048, 24, 16, vocab_size=30000),  # the ALBERT paper's: wider than BERT-large, and worse
+    "roberta-base": _bert(768, 12, 12, **_ROBERTA),
+    "roberta-large": _bert(1024, 24, 16, **_ROBERTA),
+    "distilroberta-base": _bert(768, 6, 12, **_ROBERTA),
+    "distilbert-base": _bert(768, 6, 12, family="distilbert", token_types=0, pooler=False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What decides a run. A file gives `[model] preset = "…"` and whatever differs from it."""
+
+    model: ModelConfig
+
+
+def preset(name: str) -> ModelConfig:
+    if name not in PRESETS:
+        raise UserError(f"unknown preset {name!r}{_neighbour(name, PRESETS)}; the presets: {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def load_recipe(name: str, sets: Iterable[str] = ()) -> Recipe:
+    """A recipe by its name inside the package (`cpu-demo`, `pretrain/cpu-demo`) or by its path (`mine.toml`)."""
+    file = _find_recipe(name)
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as problem:
+        raise UserError(f"{name} is not TOML: {problem}") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"cannot read the recipe {name}: {problem}") from None
+    for assignment in sets:
+        _assign(table, assignment)
+    return parse(Recipe, table)
+
+
+def recipe_names() -> list[str]:
+    """Every recipe inside the package, as `folder/name`."""
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.toml')}"
+        for folder in _recipes().iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    )
+
+
+def _recipes() -> Traversable:
+    return resources.files("litebert") / "recipes"
+
+
+def _find_recipe(name: str) -> Traversable:
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise UserError(f"no recipe file {name}; the recipes by name: {', '.join(recipe_names())}")
+        return Path(name)
+    known = recipe_names()
+    found = [known_name for known_name in known if name in (known_name, known_name.split("/")[1])]
+    if not found:
+        short = [known_name.split("/")[1] for known_name in known]
+        raise UserError(f"no recipe {name!r}{_neighbour(name, short)}; the recipes: {', '.join(known)}")
+    if len(found) > 1:
+        raise UserError(f"{name!r} names several recipes: {', '.join(found)}; say the folder too")
+    folder, file = found[0].split("/")
+    return _recipes() / folder / f"{file}.toml"
+
+
+def _assign(table: dict[str, Any], assignment: str) -> None:
+    """`model.layers=6` or `model.activation=relu` (a bare word is a string)."""
+    key, equals, text = assignment.partition("=")
+    *parents, last = (part.strip() for part in key.split("."))
+    if not equals or not last:
+        raise UserError(f"--set {assignment!r} is not section.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {assignment!r}: {parent} is a value, not a section")
+    table[last] = value
+
+
+def parse(kind: type[T], table: Mapping[str, Any], where: str = "") -> T:
+    """A table of plain values as a checked dataclass; wrong keys, types and values stop with one line."""
+    place = f"[{where}]" if where else "the recipe"
+    values: dict[str, Any] = {}
+    if kind is ModelConfig and "preset" in table:
+        if not isinstance(table["preset"], str):
+            raise UserError(f"preset in {place} takes a name, not {table['preset']!r}")
+        base = preset(table["preset"])
+        values = {field.name: getattr(base, field.name) for field in fields(base)}
+        table = {key: value for key, value in table.items() if key != "preset"}
+    hints = get_type_hints(kind)
+    for key, value in table.items():
+        if key not in hints:
+            raise UserError(f"unknown key {key!r} in {place}{_neighbour(key, hints)}; keys: {', '.join(hints)}")
+        values[key] = _typed(hints[key], value, f"{where}.{key}" if where else key)
+    required = [f.name for f in fields(kind) if f.default is f.default_factory is dataclasses.MISSING]  # type: ignore[arg-type]
+    for name in required:
+        if name not in values:
+            raise UserError(f"{place} lacks {name!r}")
+    try:
+        return kind(**values)
+    except UserError as problem:
+        raise UserError(f"{place}: {problem}") from None
+
+
+_SCALARS: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda v: isinstance(v, bool)),
+    int: ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    float: ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    str: ("a string", lambda v: isinstance(v, str)),
+}
+
+
+def _typed(hint: Any, value: Any, key: str) -> Any:
+    """`value` if it is what `hint` says, with lists as tuples and whole numbers as floats where those are wanted."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, Mapping):
+            raise UserError(f"{key} is a section, [{key}], not {value!r}")
+        return parse(hint, value, key)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        if value not in args:
+            raise UserError(f"{key} = {value!r}{_neighbour(str(value), args)}; allowed: {', '.join(map(str, args))}")
+        return value
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _typed(next(arg for arg in args if arg is not type(None)), value, key)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{key} takes a list, not {value!r}")
+        return tuple(_typed(args[0], item, f"{key}[{i}]") for i, item in enumerate(value))
+    wanted, fits = _SCALARS[hint]
+    if not fits(value):
+        raise UserError(f"{key} takes {wanted}, not {value!r}")
+    return hint(value)
+
+
+def _neighbour(word: str, words: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""

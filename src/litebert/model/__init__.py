@@ -1,0 +1,1 @@
+"""ids -> hidden states -> logits."""

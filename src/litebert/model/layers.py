@@ -1,0 +1,178 @@
+"""The leaves: embeddings, self-attention, feed-forward. They take numbers and know no config.
+
+Shapes at the right margin: B sequences, S pieces each, A heads of D, H hidden, E embedding. The same modules serve a
+padded batch (B, S, …) and one packed row (T, …) of all its real pieces: only attention has to know where a sequence ends.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """Where the sequences of one packed row begin and end."""
+
+    lengths: tuple[int, ...]  # on the host: loops and kernel launches need them without waiting for the device
+    offsets: Tensor  # (N + 1,) int32: 0, then the running sum of the lengths
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], device: torch.device | str | None = None) -> "Boundaries":
+        offsets = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+        return cls(tuple(lengths), offsets)
+
+    def positions(self) -> Tensor:
+        """0, 1, 2, … anew in each sequence."""
+        starts = self.offsets[:-1].long()
+        repeats = torch.tensor(self.lengths, device=starts.device)
+        return torch.arange(sum(self.lengths), device=starts.device) - starts.repeat_interleave(repeats)
+
+
+Mask = Tensor | Boundaries | None  # (B, 1, 1 or S, S) bool, True where a piece may look; a packed row; no padding
+
+
+class Embeddings(nn.Module):
+    """Words, positions and token types at width E, normalised, then widened to H where the config says so."""
+
+    def __init__(
+        self,
+        vocab_size: int,
+        positions: int,
+        token_types: int,
+        embedding_size: int,
+        hidden_size: int | None,  # None: E is H and no projection stands between
+        dropout: float,
+        norm_eps: float,
+    ) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocab_size, embedding_size)
+        self.positions = nn.Embedding(positions, embedding_size)
+        self.types = nn.Embedding(token_types, embedding_size) if token_types else None
+        self.norm = nn.LayerNorm(embedding_size, norm_eps)
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(embedding_size, hidden_size) if hidden_size is not None else None
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        x: Tensor = self.words(input_ids) + self.positions(position_ids)  # (B, S, E)
+        if self.types is not None:
+            x = x + (self.types.weight[0] if token_type_ids is None else self.types(token_type_ids))
+        x = self.dropout(self.norm(x))
+        return x if self.project is None else self.project(x)  # (B, S, H)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention with its residual and norm (post-LN)."""
+
+    def __init__(
+        self, hidden_size: int, heads: int, dropout: float, attention_dropout: float, norm_eps: float, causal: bool
+    ) -> None:
+        super().__init__()
+        self.heads, self.attention_dropout, self.causal = heads, attention_dropout, causal
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
+        self.out = nn.Linear(hidden_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(hidden_size, norm_eps)
+
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # (B, S, A, D) each
+        rate = self.attention_dropout if self.training else 0.0
+        if isinstance(mask, Boundaries):
+            seen = packed_attention(q, k, v, mask, rate, self.causal)  # (T, A, D)
+        else:
+            seen = padded_attention(q, k, v, mask, rate, self.causal)  # (B, S, A, D)
+        out: Tensor = self.norm(x + self.dropout(self.out(seen.flatten(-2))))  # (B, S, H)
+        return out
+
+    def maps(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """What `forward` weighs the values with: for pictures and matching losses, not for speed."""
+        q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        scores = q.transpose(1, 2) @ k.permute(0, 2, 3, 1) / q.shape[-1] ** 0.5  # (B, A, S, S)
+        if self.causal and mask is None:
+            mask = causal_mask(x.shape[1], x.device)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        return scores.softmax(-1)
+
+
+class FeedForward(nn.Module):
+    """H -> F -> H at every piece, with its residual and norm (post-LN)."""
+
+    def __init__(self, hidden_size: int, ffn_size: int, activation: str, dropout: float, norm_eps: float) -> None:
+        super().__init__()
+        self.up = nn.Linear(hidden_size, ffn_size)
+        self.activation = ACTIVATIONS[activation]
+        self.down = nn.Linear(ffn_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(hidden_size, norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.activation(self.up(x))  # (B, S, F)
+        out: Tensor = self.norm(x + self.dropout(self.down(y)))  # (B, S, H)
+        return out
+
+
+def padded_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
+    seen = F.scaled_dot_product_attention(
+        q.transpose(1, 2),
+        k.transpose(1, 2),
+        v.transpose(1, 2),  # (B, A, S, D)
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=causal and mask is None,  # a padding mask has the triangle in it already
+    )
+    return seen.transpose(1, 2)  # (B, S, A, D)
+
+
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, dropout: float, causal: bool) -> Tensor:
+    """Each sequence of the row looks at itself only. (T, A, D) in and out."""
+    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
+        from torch.nn.attention.varlen import varlen_attn
+
+        longest = max(rows.lengths)
+        window = (-1, 0) if causal else (-1, -1)
+        packed = varlen_attn(q, k, v, rows.offsets, rows.offsets, longest, longest, window_size=window)
+        assert isinstance(packed, Tensor)
+        return packed
+    if q.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
+        real = torch.arange(max(rows.lengths), device=q.device) < rows.offsets.diff()[:, None]
+        mask = real[:, None, None, :]
+        if causal:
+            mask = mask & causal_mask(real.shape[1], q.device)
+        wide = (_spread(part, real) for part in (q, k, v))
+        return padded_attention(*wide, mask, dropout, causal)[real]
+    one_by_one = [  # on a CPU a kernel costs microseconds to start, so a loop wastes nothing
+        padded_attention(a[None], b[None], c[None], None, dropout, causal)[0]
+        for a, b, c in zip(*(part.split(rows.lengths) for part in (q, k, v)), strict=True)
+    ]
+    return torch.cat(one_by_one)
+
+
+def _spread(packed: Tensor, real: Tensor) -> Tensor:
+    return packed.new_zeros(*real.shape, *packed.shape[1:]).index_put((real,), packed)
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()  # (S, S)
+
+
+def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:
+    """Truncated normal at two deviations for every kernel and table, zero biases, unit norms: as the originals do."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+        if isinstance(part, nn.Linear | nn.LayerNorm) and part.bias is not None:
+            nn.init.zeros_(part.bias)

@@ -1,0 +1,203 @@
+"""Folders of weights in and out, strictly: a missing, extra or misshapen tensor is an error that names it.
+
+Two kinds of folder load: ours (`litebert.json` and `model.safetensors`, each shared weight once) and those of
+`transformers` (`config.json` with safetensors, sharded safetensors, or `pytorch_model.bin`). Files may come from
+strangers: nothing is unpickled but tensors, no name in a file leads out of the folder, and sizes are compared with the
+file before memory is taken for them.
+"""
+
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from litebert.config import HeadConfig, ModelConfig, UserError, parse
+from litebert.model.heads import Network
+from litebert.model.published import State, publish, read_config, read_tensors
+
+OURS = "litebert.json"
+FORMAT = 1
+CHECKPOINTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+
+
+def build(config: ModelConfig, heads: Sequence[HeadConfig] = (), seed: int = 0) -> Network:
+    """A network with fresh weights: the same seed gives the same ones."""
+    return Network(config, heads, torch.Generator().manual_seed(seed))
+
+
+def load_network(folder: Path) -> tuple[Network, torch.dtype]:
+    """The network in a folder, in float32, and the type it was stored in."""
+    config, heads, state = read_folder(folder)
+    stored = {tensor.dtype for tensor in state.values()}
+    network = fill(config, heads, {name: tensor.float() for name, tensor in state.items()}, str(folder))
+    return network, stored.pop() if len(stored) == 1 else torch.float32
+
+
+def fill(config: ModelConfig, heads: Sequence[HeadConfig], state: Mapping[str, Tensor], where: str) -> Network:
+    """A network that holds exactly these tensors."""
+    with torch.device("meta"):  # no memory is taken until the shapes are known to agree
+        network = Network(config, heads)
+    wanted = network.state_dict()
+    for name in wanted:
+        if name not in state:
+            raise UserError(f"{where} lacks the tensor {name}")
+    for name, tensor in state.items():
+        if name not in wanted:
+            raise UserError(f"{where} holds the tensor {name}, which this model has no place for")
+        if tensor.shape != wanted[name].shape:
+            raise UserError(f"{where}: {name} is {list(tensor.shape)} and should be {list(wanted[name].shape)}")
+        if not tensor.is_floating_point():
+            raise UserError(f"{where}: {name} holds {tensor.dtype}, not floating-point numbers")
+    network.load_state_dict(state, strict=True, assign=True)
+    network.requires_grad_(True)
+    return network.eval()
+
+
+def read_folder(folder: Path) -> tuple[ModelConfig, tuple[HeadConfig, ...], State]:
+    """Configs and tensors under our names, from either kind of folder."""
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}")
+    if (folder / OURS).is_file():
+        config, heads = read_our_config(folder)
+        return config, heads, read_file(folder / "model.safetensors")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} holds neither {OURS} nor config.json, so it is not a model")
+    tensors = _modern(read_checkpoint(folder))
+    where = str(folder / "config.json")
+    config, heads = read_config(read_json(folder / "config.json"), set(tensors), where)
+    config, state = read_tensors(config, heads, tensors, str(folder))
+    return config, heads, state
+
+
+def read_our_config(folder: Path) -> tuple[ModelConfig, tuple[HeadConfig, ...]]:
+    data = read_json(folder / OURS)
+    if data.get("format") != FORMAT:
+        raise UserError(f"{folder / OURS}: format {data.get('format')!r}; this version of litebert reads {FORMAT}")
+    model, heads = data.get("model"), data.get("heads", [])
+    if not isinstance(model, dict) or not isinstance(heads, list) or not all(isinstance(h, dict) for h in heads):
+        raise UserError(f"{folder / OURS} needs a table 'model' and a list of tables 'heads'")
+    try:
+        return parse(ModelConfig, model, "model"), tuple(parse(HeadConfig, head, "heads") for head in heads)
+    except UserError as problem:
+        raise UserError(f"{folder / OURS}: {problem}") from None
+
+
+def read_checkpoint(folder: Path) -> State:
+    """All tensors of a published folder, under its own names."""
+    found = next((name for name in CHECKPOINTS if (folder / name).is_file()), None)
+    if found is None:
+        raise UserError(f"{folder} holds no weights; looked for {', '.join(CHECKPOINTS)}")
+    if not found.endswith(".index.json"):
+        return read_file(folder / found)
+    index = read_json(folder / found).get("weight_map")
+    if not isinstance(index, dict) or not all(isinstance(name, str) for name in index.values()):
+        raise UserError(f"{folder / found} has no weight_map of names to files")
+    tensors: State = {}
+    for shard in sorted(set(index.values())):
+        _stays_inside(shard, folder / found)
+        if not (folder / shard).is_file():
+            raise UserError(f"{folder / found} names {shard}, which is not there")
+        for name, tensor in read_file(folder / shard).items():
+            if index.get(name) != shard:
+                raise UserError(f"{folder / shard} holds the tensor {name}, which the index does not place there")
+            tensors[name] = tensor
+    lost = sorted(set(index) - set(tensors))
+    if lost:
+        raise UserError(f"{folder / index[lost[0]]} lacks the tensor {lost[0]}, which the index places there")
+    return tensors
+
+
+def _stays_inside(name: str, index: Path) -> None:
+    if {PurePosixPath(name).name, PureWindowsPath(name).name} != {name} or name in ("", ".", ".."):
+        raise UserError(f"{index} names {name!r}: only files beside it are read")
+    if not name.endswith((".safetensors", ".bin")):
+        raise UserError(f"{index} names {name!r}, which is neither .safetensors nor .bin")
+
+
+def read_file(path: Path) -> State:
+    if not path.is_file():
+        raise UserError(f"no file {path}")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        tensors: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, EOFError, zipfile.BadZipFile, OSError, ValueError, KeyError, RuntimeError) as problem:
+        raise UserError(f"{path} is truncated or corrupted: {_first_line(problem)}") from None
+    except pickle.UnpicklingError:
+        raise UserError(f"{path} holds something other than tensors, or is corrupted; only tensors are unpickled") from None
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise UserError(f"{path} is not a table of tensors")
+    return {str(name): tensor for name, tensor in tensors.items()}
+
+
+def _first_line(problem: BaseException) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
+
+
+def _modern(tensors: State) -> State:
+    """Files of 2018 and 2019 call a norm's weight and bias gamma and beta."""
+    names = {name: name.removesuffix(".gamma") + ".weight" for name in tensors if name.endswith(".gamma")}
+    names |= {name: name.removesuffix(".beta") + ".bias" for name in tensors if name.endswith(".beta")}
+    return {names.get(name, name): tensor for name, tensor in tensors.items()}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UserError(f"{path} is not readable JSON: {_first_line(problem)}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path} is not a JSON object")
+    return data
+
+
+def save_network(network: Network, folder: Path, dtype: torch.dtype | None = None) -> None:
+    """Our own folder: what `load_network` reads back bit for bit."""
+    state = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in network.state_dict().items()}
+    heads = [asdict(head) for head in network.head_configs]
+    _write(folder, OURS, {"format": FORMAT, "model": asdict(network.config), "heads": heads}, state)
+
+
+def export_network(network: Network, folder: Path, dtype: torch.dtype | None = None) -> tuple[str, ...]:
+    """A folder that `transformers` loads. What had to be said another way is returned, a line each."""
+    state = {name: tensor.detach().to("cpu", dtype) for name, tensor in network.state_dict().items()}
+    published = publish(network.config, network.head_configs, state)
+    kind = str(next(iter(published.tensors.values())).dtype).removeprefix("torch.")
+    _write(folder, "config.json", published.config | {"dtype": kind}, published.tensors)
+    return published.notes
+
+
+def _write(folder: Path, name: str, config: dict[str, Any], state: State) -> None:
+    """Each file appears whole or not at all; the config last, so a folder with one is complete."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / "model.safetensors", save(state, metadata={"format": "pt"}))
+        replace_file(folder / name, (json.dumps(config, indent=2) + "\n").encode())
+    except OSError as problem:
+        raise UserError(f"cannot write {folder}: {problem.strerror or problem}") from None
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
