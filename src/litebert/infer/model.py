@@ -1,0 +1,83 @@
+"""`load(path or hub name)` -> `Model`: encoder, heads, tokenizer and labels together.
+
+>>> model = load("somewhere/albert-base-v2")                       # doctest: +SKIP
+>>> states = model.encoder(input_ids, attention_mask=mask)          # doctest: +SKIP
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from litebert.config import PRESETS, ModelConfig, UserError
+from litebert.model.encoder import Encoder
+from litebert.model.heads import Network
+from litebert.model.weights import CHECKPOINTS, OURS, load_network, save_network
+from litebert.text.tokenizer import BESIDE, FILES, Tokenizer
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+@dataclass(kw_only=True)
+class Model:
+    """What a folder of a trained model holds, in memory."""
+
+    network: Network
+    tokenizer: Tokenizer | None = None
+    stored: torch.dtype = torch.float32  # the type of the weights in the file; in memory they are float32
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.network.config
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.network.encoder
+
+    @property
+    def heads(self) -> torch.nn.ModuleDict:
+        return self.network.heads
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of what its classify or tag head tells apart; none for other heads."""
+        return next((head.labels for head in self.network.head_configs if head.labels), ())
+
+    def save(self, folder: str | Path) -> None:
+        """A folder that `load` reads back: each shared weight once, in the type it came in."""
+        save_network(self.network, Path(folder), self.stored)
+        if self.tokenizer is not None:
+            self.tokenizer.save(Path(folder))
+
+
+def load(name: str | Path) -> Model:
+    """A trained model: our own folder, one of `transformers`, or a name on the hub."""
+    folder = find(name)
+    network, stored = load_network(folder)
+    has_tokenizer = any((folder / file).is_file() for file in FILES)
+    return Model(network=network, tokenizer=Tokenizer.load(folder) if has_tokenizer else None, stored=stored)
+
+
+def find(name: str | Path) -> Path:
+    """The folder of a model: as given, or fetched from the hub."""
+    if Path(name).is_dir():
+        return Path(name)
+    text = str(name)
+    if Path(name).exists():
+        raise UserError(f"{text} is a file; a model is the folder around it")
+    if text in PRESETS:
+        raise UserError(f"{text} is a preset, a shape without weights; give the folder or hub name of a trained model")
+    if not _HUB_NAME.fullmatch(text):
+        raise UserError(f"no folder {text}")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise UserError(f"no folder {text}; to fetch it from the hub: pip install 'litebert[hub]'") from None
+    wanted = [OURS, "config.json", *CHECKPOINTS, "*.safetensors", *FILES, *BESIDE]
+    try:
+        return Path(snapshot_download(text, allow_patterns=wanted))
+    except (OSError, ValueError, HfHubHTTPError) as problem:
+        why = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise UserError(f"no folder {text}, and the hub did not give it: {why}") from None
