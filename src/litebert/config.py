@@ -198,7 +198,7 @@ class Recipe:
 
 def preset(name: str) -> ModelConfig:
     if name not in PRESETS:
-        raise UserError(f"unknown preset {name!r}{_neighbour(name, PRESETS)}; the presets: {', '.join(PRESETS)}")
+        raise UserError(f"unknown preset {name!r}{neighbour(name, PRESETS)}")
     return PRESETS[name]
 
 
@@ -211,6 +211,11 @@ def load_recipe(name: str, sets: Iterable[str] = ()) -> Recipe:
         raise UserError(f"{name} is not TOML: {problem}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise UserError(f"cannot read the recipe {name}: {problem}") from None
+    return apply_sets(table, sets)
+
+
+def apply_sets(table: dict[str, Any], sets: Iterable[str]) -> Recipe:
+    """A recipe's table with `--set section.key=value` changes made to it."""
     for assignment in sets:
         _assign(table, assignment)
     return parse(Recipe, table)
@@ -239,8 +244,7 @@ def _find_recipe(name: str) -> Traversable:
     known = recipe_names()
     found = [known_name for known_name in known if name in (known_name, known_name.split("/")[1])]
     if not found:
-        short = [known_name.split("/")[1] for known_name in known]
-        raise UserError(f"no recipe {name!r}{_neighbour(name, short)}; the recipes: {', '.join(known)}")
+        raise UserError(f"no recipe {name!r}{neighbour(name, [known_name.split('/')[1] for known_name in known])}")
     if len(found) > 1:
         raise UserError(f"{name!r} names several recipes: {', '.join(found)}; say the folder too")
     folder, file = found[0].split("/")
@@ -277,7 +281,7 @@ def parse(kind: type[T], table: Mapping[str, Any], where: str = "") -> T:
     hints = get_type_hints(kind)
     for key, value in table.items():
         if key not in hints:
-            raise UserError(f"unknown key {key!r} in {place}{_neighbour(key, hints)}; keys: {', '.join(hints)}")
+            raise UserError(f"unknown key {key!r} in {place}{neighbour(key, hints)}")
         values[key] = _typed(hints[key], value, f"{where}.{key}" if where else key)
     required = [f.name for f in fields(kind) if f.default is f.default_factory is dataclasses.MISSING]  # type: ignore[arg-type]
     for name in required:
@@ -306,7 +310,7 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         if value not in args:
-            raise UserError(f"{key} = {value!r}{_neighbour(str(value), args)}; allowed: {', '.join(map(str, args))}")
+            raise UserError(f"{key} = {value!r}{neighbour(str(value), args)}")
         return value
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:
@@ -322,6 +326,8 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
     return hint(value)
 
 
-def _neighbour(word: str, words: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def neighbour(word: str, words: Iterable[str]) -> str:
+    """The end of an error's line: what was probably meant or, failing that, all there is."""
+    words = list(words)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else f"; allowed: {', '.join(words)}"

@@ -1,0 +1,1 @@
+"""Outward, to other software."""

@@ -133,7 +133,7 @@ class SentencePieces:
         return index if self.model.id_to_piece(index) == piece else None
 
     def normalise(self, text: str) -> str:
-        text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+        text = " ".join(text.split())
         if not self.keep_accents:
             text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
         return text.lower() if self.lower else text
@@ -143,8 +143,6 @@ class SentencePieces:
         for piece in self.model.encode(self.normalise(text), out_type=str):
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
                 parts = self.model.encode(piece[:-1].replace("▁", ""), out_type=str)
-                if piece[0] != "▁" and parts and parts[0][0] == "▁":
-                    parts = [parts[0][1:], *parts[1:]] if len(parts[0]) > 1 else parts[1:]
                 ids.extend(self.model.piece_to_id([*parts, ","]))
             else:
                 ids.append(self.model.piece_to_id(piece))

@@ -1,0 +1,87 @@
+"""`litebert bench forward`: the CPU forward pass of one model, ours and `transformers`', same weights, same inputs.
+
+Both run float32, inference mode and PyTorch's fused attention. Full batches carry no mask on either side. The ragged batch
+is padded with a mask for the peer, as its documentation says, and packed into one row for us.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from litebert.bench.timing import interleaved, machine, matmul_rate
+from litebert.config import UserError, preset
+from litebert.model.encoder import pack
+from litebert.model.weights import build, export_network
+from litebert.report.info import flops_per_piece
+
+SHAPES = ((1, 16), (1, 128), (8, 128))
+RAGGED = (32, 8, 128)
+
+
+def bench_forward(
+    name: str = "albert-base", repeats: int = 15, seed: int = 0, say: Callable[[str], object] = lambda _: None
+) -> dict[str, Any]:
+    """Milliseconds of both sides, their ratio and the largest difference between their answers, a row a shape."""
+    config = preset(name)
+    if config.positions < RAGGED[2]:
+        raise UserError(f"{name} has {config.positions} positions and this bench needs {RAGGED[2]}")
+    encoder = build(config, seed=seed).eval()
+    theirs, version = _peer(encoder)
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    with torch.inference_mode():
+        for batch, length in SHAPES:
+            ids = torch.randint(5, config.vocab_size, (batch, length), generator=generator)
+            say(f"({batch}, {length})")
+            work = {"transformers": lambda ids=ids: theirs(ids, None), "litebert": lambda ids=ids: encoder.encoder(ids)}
+            rows.append(_row(f"({batch}, {length})", work, repeats, batch * length * flops_per_piece(config, length)))
+        batch, shortest, longest = RAGGED
+        lengths = torch.randint(shortest, longest + 1, (batch, 1), generator=generator)
+        mask = (torch.arange(int(lengths.max())) < lengths).long()
+        ids = torch.randint(5, config.vocab_size, mask.shape, generator=generator) * mask + config.pad_id * (1 - mask)
+        packed, boundaries = pack(ids, mask)
+        say(f"ragged ({batch}, {shortest} to {longest})")
+        work = {
+            "transformers": lambda: theirs(ids, mask)[mask.bool()],
+            "litebert": lambda: encoder.encoder(packed, boundaries=boundaries),
+        }
+        flops = sum(n * flops_per_piece(config, n) for n in boundaries.lengths)
+        rows.append(_row(f"ragged ({batch}, {shortest} to {longest})", work, max(3, repeats // 3), flops))
+        rate = matmul_rate()
+    return {
+        "bench": "forward",
+        "model": name,
+        "peer": f"transformers {version}",
+        "matmul_gflops": rate / 1e9,
+        "repeats": repeats,
+        "rows": rows,
+    } | machine()
+
+
+def _peer(network: Any) -> tuple[Callable[[Tensor, Tensor | None], Tensor], str]:
+    try:
+        import transformers
+    except ImportError:
+        raise UserError("the peer is not installed; install it with: pip install 'litebert[bench]'") from None
+    transformers.utils.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as folder:
+        export_network(network, Path(folder))
+        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
+    return lambda ids, mask: model(input_ids=ids, attention_mask=mask).last_hidden_state, transformers.__version__
+
+
+def _row(shape: str, work: dict[str, Callable[[], Tensor]], repeats: int, flops: int) -> dict[str, Any]:
+    difference = (work["litebert"]() - work["transformers"]()).abs().max().item()
+    seconds = interleaved(work, repeats)
+    return {
+        "shape": shape,
+        "transformers_ms": 1e3 * seconds["transformers"],
+        "litebert_ms": 1e3 * seconds["litebert"],
+        "ratio": seconds["litebert"] / seconds["transformers"],
+        "litebert_gflops": flops / seconds["litebert"] / 1e9,
+        "largest_difference": difference,
+    }

@@ -1,0 +1,88 @@
+"""A config, a batch and a length -> the GPU memory of one pre-training step, and the largest batch that fits a card.
+
+The step: masked LM and sentence pair, AdamW, bf16 autocast over fp32 master weights, fused attention, no activation
+checkpointing, 15 % of the pieces predicted. `litebert bench memory` compares the estimate with what a GPU allocates.
+"""
+
+import re
+from dataclasses import dataclass
+
+from litebert.config import ModelConfig, UserError
+from litebert.report.info import PRETRAINING, count
+
+LENGTHS = (64, 128, 256, 320, 384, 512)  # of the table that BERT's authors published for a 12 GB card
+MASKED = 0.15
+WORKSPACE = 64 << 20  # what the matrix-product library takes for itself
+CONTEXT = 640 << 20  # what a process holds on the card outside PyTorch's allocator: driver context, kernels
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepMemory:
+    """Bytes that PyTorch has allocated at the worst moment of a step."""
+
+    weights: int  # fp32 master weights, their bf16 copies, AdamW's two moments; gradients when they outweigh activations
+    activations: int  # what the forward pass keeps for the backward pass
+    passing: int  # buffers of the moment: the loss over the vocabulary, or one layer's backward pass
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.activations + self.passing
+
+
+def step_memory(config: ModelConfig, batch: int, length: int) -> StepMemory:
+    """What is alive at the two candidate peaks, the start of the backward pass and its end; the larger one counts."""
+    hidden, ffn, width = config.hidden_size, config.ffn_size, config.embedding_size
+    heads = PRETRAINING if config.pooler else PRETRAINING[:1]
+    parameters = sum(count(config, heads).values())
+    pieces, masked = batch * length, round(MASKED * batch * length)
+    dropped = 2 if config.dropout else 0  # a byte an element and mask
+    layer = (
+        (2 + 6 + 2 + 4) * hidden  # bf16 input, q k v, what was seen; fp32 sum into the norm
+        + 4 * config.heads  # log-sum-exp of the attention rows
+        + (2 + 4) * hidden  # bf16 input and fp32 sum of the feed-forward
+        + 4 * ffn  # bf16 before and after the activation
+        + dropped * hidden
+        + 16  # mean and deviation of two norms
+    )
+    embedding = 4 * width + 2 * width + 8 * 4 + (width if config.dropout else 0)
+    per_masked = 2 * hidden + 8 * width + 4 * hidden
+    kept = pieces * (config.depth * layer + embedding + 4 * hidden) + masked * per_masked
+    loss = masked * 14 * config.vocab_size  # bf16 logits, fp32 log-probabilities and two gradients of their size
+    block = pieces * (4 * hidden + 4 * ffn + 10 * hidden)  # gradients inside one layer
+    start = StepMemory(weights=14 * parameters, activations=kept, passing=max(loss, block) + WORKSPACE)
+    end = StepMemory(weights=18 * parameters, activations=pieces * (embedding + 8 * hidden), passing=WORKSPACE)
+    return max(start, end, key=lambda moment: moment.total)
+
+
+def largest_batch(config: ModelConfig, length: int, budget: int) -> int:
+    """The largest batch whose step fits, the context of the process included; 0 if none does."""
+    if step_memory(config, 1, length).total + CONTEXT > budget:
+        return 0
+    low, high = 1, 2
+    while step_memory(config, high, length).total + CONTEXT <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if step_memory(config, middle, length).total + CONTEXT <= budget else (low, middle)
+    return low
+
+
+def fit_table(config: ModelConfig, budget: int) -> list[dict[str, int]]:
+    rows = []
+    for length in LENGTHS:
+        if length <= config.positions:
+            batch = largest_batch(config, length, budget)
+            rows.append({"length": length, "batch": batch, "bytes": step_memory(config, max(batch, 1), length).total})
+    return rows
+
+
+def parse_bytes(text: str) -> int:
+    """
+    >>> parse_bytes("12GiB"), parse_bytes("12 GB"), parse_bytes("1.5g")
+    (12884901888, 12000000000, 1500000000)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    if not match or match[2] not in _UNITS:
+        raise UserError(f"{text!r} is not an amount of memory such as 12GiB or 80GB")
+    return int(float(match[1]) * _UNITS[match[2]])
