@@ -76,7 +76,7 @@ class ModelConfig:
             )
         if self.layers * self.inner_groups > MOST_LAYERS:
             raise UserError(
-                f"layers × inner_groups = {self.layers * self.inner_groups} is more than {MOST_LAYERS}, the most allowed"
+                f"layers × inner_groups = {self.layers * self.inner_groups} is more than the {MOST_LAYERS} allowed"
             )
         if self.groups > self.layers:
             raise UserError(f"groups = {self.groups} is more than layers = {self.layers}; each group needs a layer")
@@ -124,7 +124,7 @@ def _probability(config: object, name: str) -> None:
 
 
 def _albert(hidden_size: int, layers: int, heads: int, version: int, dropout: float = 0.1, **more: Any) -> ModelConfig:
-    """v1 trains with dropout and erf GELU as `transformers` reads it, v2 without dropout and with tanh GELU (FACTS 3)."""
+    """v1 has dropout and the erf GELU, v2 no dropout and the tanh GELU, as their `config.json` files say."""
     rate = dropout if version == 1 else 0.0
     return ModelConfig(
         hidden_size=hidden_size,

@@ -34,7 +34,9 @@ def run_demo(say: Callable[[str], object]) -> dict[str, float]:
         found["one shared layer and twelve copies" if config.layers == 12 else "a shared layer and its copies"] = _gap(
             copies[real], padded[real]
         )
-        deeper = build(replace(config, layers=2 * config.layers), network.head_configs, seed=0).eval().encoder(ids, mask)
+        deeper = (
+            build(replace(config, layers=2 * config.layers), network.head_configs, seed=0).eval().encoder(ids, mask)
+        )
         found["twice the passes and twice the layers"] = _gap(
             network.encoder(ids, mask, passes=2 * config.layers)[real], deeper[real]
         )

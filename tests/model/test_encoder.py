@@ -130,7 +130,10 @@ def test_roberta_counts_positions_from_its_offset_over_real_pieces(small):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"input_ids": torch.zeros(1, 41, dtype=torch.long)}, "a sequence of 41 pieces does not fit the model's 40 positions"),
+        (
+            {"input_ids": torch.zeros(1, 41, dtype=torch.long)},
+            "a sequence of 41 pieces does not fit the model's 40 positions",
+        ),
         ({"input_ids": torch.zeros(4, dtype=torch.long)}, r"input_ids of shape \(4,\)"),
         (
             {"input_ids": torch.zeros(1, 4, dtype=torch.long), "attention_mask": torch.ones(1, 5)},

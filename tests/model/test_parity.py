@@ -28,7 +28,8 @@ HAVE = [
     for family in CLASSES
     for suffix in HEADS
     if suffix not in ("ForPreTraining", "ForNextSentencePrediction")
-    or (family, suffix) in [("albert", "ForPreTraining"), ("bert", "ForPreTraining"), ("bert", "ForNextSentencePrediction")]
+    or (family, suffix)
+    in [("albert", "ForPreTraining"), ("bert", "ForPreTraining"), ("bert", "ForNextSentencePrediction")]
 ]
 PLANS = [
     {"groups": 1},
@@ -178,7 +179,9 @@ def test_the_trained_minilm_gives_the_states_transformers_gives(minilm):
     model = litebert.load(str(minilm))
     theirs = transformers.AutoModel.from_pretrained(minilm).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
-    batch = tokenizer(["The ship sailed across the bay.", "Rain.", "Why did the fox run?"], padding=True, return_tensors="pt")
+    batch = tokenizer(
+        ["The ship sailed across the bay.", "Rain.", "Why did the fox run?"], padding=True, return_tensors="pt"
+    )
     with torch.no_grad():
         answer = theirs(**batch)
         states = model.encoder(**batch)

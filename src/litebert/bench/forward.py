@@ -1,11 +1,12 @@
 """`litebert bench forward`: the CPU forward pass of one model, ours and `transformers`', same weights, same inputs.
 
-Both run float32, inference mode and PyTorch's fused attention. Full batches carry no mask on either side. The ragged batch
-is padded with a mask for the peer, as its documentation says, and packed into one row for us.
+Both run float32, inference mode and PyTorch's fused attention. Full batches carry no mask on either side. The ragged
+batch is padded with a mask for the peer, as its documentation says, and packed into one row for us.
 """
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from litebert.model.encoder import pack
 from litebert.model.weights import build, export_network
 from litebert.report.info import flops_per_piece
 
+Work = Callable[[], Tensor]
+
 SHAPES = ((1, 16), (1, 128), (8, 128))
 RAGGED = (32, 8, 128)
 
@@ -29,15 +32,15 @@ def bench_forward(
     config = preset(name)
     if config.positions < RAGGED[2]:
         raise UserError(f"{name} has {config.positions} positions and this bench needs {RAGGED[2]}")
-    encoder = build(config, seed=seed).eval()
-    theirs, version = _peer(encoder)
+    network = build(config, seed=seed).eval()
+    theirs, version = _peer(network)
     generator = torch.Generator().manual_seed(seed)
     rows = []
     with torch.inference_mode():
         for batch, length in SHAPES:
             ids = torch.randint(5, config.vocab_size, (batch, length), generator=generator)
             say(f"({batch}, {length})")
-            work = {"transformers": lambda ids=ids: theirs(ids, None), "litebert": lambda ids=ids: encoder.encoder(ids)}
+            work = _sides(partial(theirs, ids, None), partial(network.encoder, ids))
             rows.append(_row(f"({batch}, {length})", work, repeats, batch * length * flops_per_piece(config, length)))
         batch, shortest, longest = RAGGED
         lengths = torch.randint(shortest, longest + 1, (batch, 1), generator=generator)
@@ -45,10 +48,7 @@ def bench_forward(
         ids = torch.randint(5, config.vocab_size, mask.shape, generator=generator) * mask + config.pad_id * (1 - mask)
         packed, boundaries = pack(ids, mask)
         say(f"ragged ({batch}, {shortest} to {longest})")
-        work = {
-            "transformers": lambda: theirs(ids, mask)[mask.bool()],
-            "litebert": lambda: encoder.encoder(packed, boundaries=boundaries),
-        }
+        work = _sides(lambda: theirs(ids, mask)[mask.bool()], partial(network.encoder, packed, boundaries=boundaries))
         flops = sum(n * flops_per_piece(config, n) for n in boundaries.lengths)
         rows.append(_row(f"ragged ({batch}, {shortest} to {longest})", work, max(3, repeats // 3), flops))
         rate = matmul_rate()
@@ -74,7 +74,11 @@ def _peer(network: Any) -> tuple[Callable[[Tensor, Tensor | None], Tensor], str]
     return lambda ids, mask: model(input_ids=ids, attention_mask=mask).last_hidden_state, transformers.__version__
 
 
-def _row(shape: str, work: dict[str, Callable[[], Tensor]], repeats: int, flops: int) -> dict[str, Any]:
+def _sides(theirs: Work, ours: Work) -> dict[str, Work]:
+    return {"transformers": theirs, "litebert": ours}
+
+
+def _row(shape: str, work: dict[str, Work], repeats: int, flops: int) -> dict[str, Any]:
     difference = (work["litebert"]() - work["transformers"]()).abs().max().item()
     seconds = interleaved(work, repeats)
     return {

@@ -75,7 +75,7 @@ def _peak(network: Network, batch: int, length: int) -> int:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             logits = network(ids, token_type_ids=torch.zeros_like(ids), positions=positions)
             loss = F.cross_entropy(logits["mlm"], labels) + F.cross_entropy(logits["pair"], swapped)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     peak = torch.cuda.max_memory_allocated()

@@ -38,7 +38,9 @@ def sharing_plan(layers: int, sharing: Sharing, groups: int = 1, inner: int = 1)
         group = layer * groups // layers
         for block in range(inner):
             shared, own = group * inner + block, layer * inner + block
-            plan.append((shared if sharing in ("attention", "all") else own, shared if sharing in ("ffn", "all") else own))
+            plan.append(
+                (shared if sharing in ("attention", "all") else own, shared if sharing in ("ffn", "all") else own)
+            )
     return plan
 
 
@@ -82,7 +84,9 @@ class Trunk(nn.Module):
         if passes is None:
             return self.plan
         if self.one_pass is None:
-            raise UserError(f"passes = {passes} needs a trunk whose layers are all the same one (sharing 'all', 1 group)")
+            raise UserError(
+                f"passes = {passes} needs a trunk whose layers are all the same one (sharing 'all', 1 group)"
+            )
         if passes < 1:
             raise UserError(f"passes = {passes} must be at least 1")
         return self.plan[: self.one_pass] * passes
@@ -116,8 +120,8 @@ class Encoder(nn.Module):
         boundaries: Boundaries | None = None,
         passes: int | None = None,
     ) -> Tensor:
-        x = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
         mask = self.mask(input_ids, attention_mask, boundaries)
+        x = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
         states: Tensor = self.trunk(x, mask, passes)
         return states  # (B, S, H) or (T, H)
 
@@ -130,9 +134,10 @@ class Encoder(nn.Module):
         boundaries: Boundaries | None = None,
         passes: int | None = None,
     ) -> list[Tensor]:
-        """The trunk's input and the output of each of its layers: depth + 1 tensors; the last is what `forward` gives."""
+        """The trunk's input and the output of each layer: depth + 1 tensors, the last what `forward` gives."""
+        mask = self.mask(input_ids, attention_mask, boundaries)
         x = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
-        return self.trunk.hidden_states(x, self.mask(input_ids, attention_mask, boundaries), passes)
+        return self.trunk.hidden_states(x, mask, passes)
 
     def pool(self, states: Tensor, boundaries: Boundaries | None = None) -> Tensor:
         """One vector a sequence, from its first piece."""
@@ -145,7 +150,9 @@ class Encoder(nn.Module):
     ) -> Tensor:
         longest = max(rows.lengths) if rows else input_ids.shape[-1]
         if longest > self.config.positions:
-            raise UserError(f"a sequence of {longest} pieces does not fit the model's {self.config.positions} positions")
+            raise UserError(
+                f"a sequence of {longest} pieces does not fit the model's {self.config.positions} positions"
+            )
         if rows:
             position_ids = rows.positions()
         elif self.config.position_offset and attention_mask is not None:  # RoBERTa counts real pieces only
@@ -161,7 +168,9 @@ class Encoder(nn.Module):
                 raise UserError("boundaries go with one packed row of pieces, without an attention_mask")
             return rows
         if input_ids.dim() != 2:
-            raise UserError(f"input_ids of shape {tuple(input_ids.shape)}: give (batch, length), or (pieces,) with boundaries")
+            raise UserError(
+                f"input_ids of shape {tuple(input_ids.shape)}: give (batch, length), or (pieces,) with boundaries"
+            )
         if attention_mask is None:
             return None
         if attention_mask.shape != input_ids.shape:
@@ -194,10 +203,13 @@ def attention_maps(
     encoder: Encoder, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
 ) -> list[Tensor]:
     """Who looks at whom: one (B, A, S, S) a layer."""
-    x = encoder.embed(input_ids, attention_mask, token_type_ids, None)
     mask = encoder.mask(input_ids, attention_mask, None)
+    assert not isinstance(mask, Boundaries)
+    x = encoder.embed(input_ids, attention_mask, token_type_ids, None)
     maps = []
     for a, f in encoder.trunk.plan:
-        maps.append(encoder.trunk.attention[a].maps(x, mask))
-        x = encoder.trunk.ffn[f](encoder.trunk.attention[a](x, mask))
+        attention = encoder.trunk.attention[a]
+        assert isinstance(attention, SelfAttention)
+        maps.append(attention.maps(x, mask))
+        x = encoder.trunk.ffn[f](attention(x, mask))
     return maps

@@ -1,7 +1,7 @@
 """The leaves: embeddings, self-attention, feed-forward. They take numbers and know no config.
 
 Shapes at the right margin: B sequences, S pieces each, A heads of D, H hidden, E embedding. The same modules serve a
-padded batch (B, S, …) and one packed row (T, …) of all its real pieces: only attention has to know where a sequence ends.
+padded batch (B, S, …) and one packed row (T, …) of all its real pieces: only attention knows where a sequence ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,7 +103,8 @@ class SelfAttention(nn.Module):
             mask = causal_mask(x.shape[1], x.device)
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
-        return scores.softmax(-1)
+        weights: Tensor = scores.softmax(-1)
+        return weights
 
 
 class FeedForward(nn.Module):
@@ -150,11 +151,10 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, dropout:
         mask = real[:, None, None, :]
         if causal:
             mask = mask & causal_mask(real.shape[1], q.device)
-        wide = (_spread(part, real) for part in (q, k, v))
-        return padded_attention(*wide, mask, dropout, causal)[real]
+        return padded_attention(_spread(q, real), _spread(k, real), _spread(v, real), mask, dropout, causal)[real]
     one_by_one = [  # on a CPU a kernel costs microseconds to start, so a loop wastes nothing
         padded_attention(a[None], b[None], c[None], None, dropout, causal)[0]
-        for a, b, c in zip(*(part.split(rows.lengths) for part in (q, k, v)), strict=True)
+        for a, b, c in zip(*(torch.split(part, list(rows.lengths)) for part in (q, k, v)), strict=True)
     ]
     return torch.cat(one_by_one)
 

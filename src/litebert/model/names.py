@@ -72,14 +72,16 @@ BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def hf_names(config: ModelConfig, heads: Sequence[HeadConfig], prefix: str) -> Names:
-    """Every parameter of this network under the names `transformers` gives it; `prefix` is '' or 'albert.' and so on."""
+    """Every parameter of this network as `transformers` names it; `prefix` is '', or 'albert.' and so on."""
     names: Names = {}
     for ours, theirs in _hf_modules(config, heads, prefix):
         if ours == "heads.mlm":  # the output bias stands alone: the matrix is the word table
             names["heads.mlm.bias"] = tuple(f"{part}.bias" for part in theirs)
             continue
         names[f"{ours}.weight"] = tuple(f"{part}.weight" for part in theirs)
-        if not ours.startswith(("encoder.embeddings.words", "encoder.embeddings.positions", "encoder.embeddings.types")):
+        if not ours.startswith(
+            ("encoder.embeddings.words", "encoder.embeddings.positions", "encoder.embeddings.types")
+        ):
             names[f"{ours}.bias"] = tuple(f"{part}.bias" for part in theirs)
     return names
 

@@ -89,17 +89,21 @@ def read_config(data: Mapping[str, Any], names: set[str], where: str) -> tuple[M
     The tensors have the last word on the pooler and on masked-LM and pair heads: the best-known BERT file calls itself
     `BertForMaskedLM` and holds all three.
     """
-    family = data.get("model_type")
+    family = str(data.get("model_type"))
     if family not in get_args(Family):
         raise UserError(f"{where}: model_type {family!r} is not one of {', '.join(get_args(Family))}")
     if data.get("position_embedding_type", "absolute") != "absolute":
-        raise UserError(f"{where}: position_embedding_type {data['position_embedding_type']!r}; only 'absolute' is known")
+        raise UserError(
+            f"{where}: position_embedding_type {data['position_embedding_type']!r}; only 'absolute' is known"
+        )
     if data.get("is_decoder") or data.get("add_cross_attention"):
         raise UserError(f"{where}: a decoder; litebert reads encoders")
     values: dict[str, Any] = {"family": family}
     for ours, (theirs, default) in _FAMILY_KEYS[family].items():
         values[ours] = _value(data, theirs, default, where, number=ours in _NUMBERS)
-    act = data.get("activation" if family == "distilbert" else "hidden_act", "gelu_new" if family == "albert" else "gelu")
+    act = data.get(
+        "activation" if family == "distilbert" else "hidden_act", "gelu_new" if family == "albert" else "gelu"
+    )
     if act not in _ACTIVATIONS:
         raise UserError(f"{where}: activation {act!r} is not one of {', '.join(_ACTIVATIONS)}")
     prefix = name_prefix(family, names)
@@ -285,8 +289,8 @@ def _sayable(config: ModelConfig, state: State, notes: list[str]) -> tuple[Model
     if config.sharing != "none" or config.inner_groups > 1:
         if config.sharing != "none":
             notes.append(
-                f"transformers cannot say a {config.family} with sharing {config.sharing!r}: every layer is written out, "
-                "as the equal model with copies"
+                f"transformers cannot say a {config.family} with sharing {config.sharing!r}: "
+                "every layer is written out, as the equal model with copies"
             )
         config, state = unshare(config, state)
         config = replace(config, layers=config.depth, inner_groups=1)

@@ -1,7 +1,7 @@
 """Google's original TF1 checkpoints of ALBERT and BERT -> a `Network`. Needs tensorflow (`pip install litebert[tf]`).
 
 In: a folder with `albert_config.json` or `bert_config.json` and `model.ckpt-*.{index,data-…}`. All variables are
-accounted for: the encoder's, the masked-LM and pair heads', a classifier's or a span head's; optimizer slots are skipped.
+accounted for: the encoder's, the masked-LM and pair heads', a classifier's or a span head's; optimizer slots are not.
 """
 
 import re
@@ -16,7 +16,9 @@ from litebert.model.names import tf1_names
 from litebert.model.published import State, gather
 from litebert.model.weights import fill, read_json
 
-_SLOT = re.compile(r"/(adam|lamb)_[mv](_\d+)?$|/Adam(_1)?$|^global_step$|^beta[12]_power$|^_CHECKPOINTABLE_OBJECT_GRAPH$")
+_SLOT = re.compile(
+    r"/(adam|lamb)_[mv](_\d+)?$|/Adam(_1)?$|^global_step$|^beta[12]_power$|^_CHECKPOINTABLE_OBJECT_GRAPH$"
+)
 _ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu"}  # Google's gelu is the tanh approximation
 
 

@@ -138,7 +138,9 @@ def read_file(path: Path) -> State:
     except (SafetensorError, EOFError, zipfile.BadZipFile, OSError, ValueError, KeyError, RuntimeError) as problem:
         raise UserError(f"{path} is truncated or corrupted: {_first_line(problem)}") from None
     except pickle.UnpicklingError:
-        raise UserError(f"{path} holds something other than tensors, or is corrupted; only tensors are unpickled") from None
+        raise UserError(
+            f"{path} holds something other than tensors, or is corrupted; only tensors are unpickled"
+        ) from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise UserError(f"{path} is not a table of tensors")
     return {str(name): tensor for name, tensor in tensors.items()}

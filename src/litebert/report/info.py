@@ -1,4 +1,4 @@
-"""A config -> what it costs: exact parameter counts, bytes, FLOPs, its plan as a drawing, and the papers' size tables."""
+"""A config -> what it costs: exact parameter counts, bytes, FLOPs, its plan drawn, and the papers' size tables."""
 
 import tomllib
 from collections import Counter
@@ -45,7 +45,7 @@ def _part(name: str) -> str:
 def flops_per_piece(config: ModelConfig, length: int) -> int:
     """Multiply-adds of the matrix products counted twice, forward, for one piece in a sequence of this length.
 
-    2·E·H for the projection; in each of the layers 2·(4·H² + 2·H·F) for the weights and 4·length·H for attention itself.
+    2·E·H for the projection; in each layer 2·(4·H² + 2·H·F) for the weights and 4·length·H for attention itself.
     Training costs three times that. Heads are not counted.
     """
     hidden, ffn = config.hidden_size, config.ffn_size
@@ -99,7 +99,9 @@ def describe(name: str, config: ModelConfig, heads: Sequence[HeadConfig] = ()) -
         "heads": [asdict(head) for head in heads],
         "parameters": parameters,
         "bytes": {"float32": 4 * total, "bfloat16": 2 * total},
-        "flops_per_piece": {str(length): flops_per_piece(config, length) for length in (128, min(512, config.positions))},
+        "flops_per_piece": {
+            str(length): flops_per_piece(config, length) for length in (128, min(512, config.positions))
+        },
         "depth": config.depth,
         "plan": sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups),
     }
@@ -142,7 +144,7 @@ def paper_table(name: str) -> list[PaperRow]:
 
 
 def _paper_row(label: str, config: ModelConfig, printed: str) -> PaperRow:
-    """The paper counts the pooler where weights are shared and leaves it out where they are not (FACTS 3)."""
+    """The paper's rule, as its figures show: the pooler counts where weights are shared, and not where they are not."""
     counted = config if config.sharing != "none" else replace(config, pooler=False)
     ours = sum(count(counted).values())
     agrees = f"{ours / 1e6:.0f}M" == printed

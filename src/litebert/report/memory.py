@@ -13,15 +13,27 @@ from litebert.report.info import PRETRAINING, count
 LENGTHS = (64, 128, 256, 320, 384, 512)  # of the table that BERT's authors published for a 12 GB card
 MASKED = 0.15
 WORKSPACE = 64 << 20  # what the matrix-product library takes for itself
-CONTEXT = 640 << 20  # what a process holds on the card outside PyTorch's allocator: driver context, kernels
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+CONTEXT = 800 << 20  # what a process holds on the card outside PyTorch's allocator: driver context, kernels
+_UNITS = {
+    "": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "t": 1000**4,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepMemory:
     """Bytes that PyTorch has allocated at the worst moment of a step."""
 
-    weights: int  # fp32 master weights, their bf16 copies, AdamW's two moments; gradients when they outweigh activations
+    weights: (
+        int  # fp32 master weights, their bf16 copies, AdamW's two moments; gradients when they outweigh activations
+    )
     activations: int  # what the forward pass keeps for the backward pass
     passing: int  # buffers of the moment: the loss over the vocabulary, or one layer's backward pass
 

@@ -94,7 +94,9 @@ def _open(path: Path, files: dict[str, bytes], name: str) -> Pieces:
     settings = _settings(path.parent, files)
     try:
         if name.endswith(".model"):
-            return SentencePieces(files[name], bool(settings.get("do_lower_case", True)), bool(settings.get("keep_accents")))
+            return SentencePieces(
+                files[name], bool(settings.get("do_lower_case", True)), bool(settings.get("keep_accents"))
+            )
         if name == "tokenizer.json":
             return LibraryPieces.from_json(files[name].decode())
         if name.endswith(".txt"):
@@ -117,7 +119,7 @@ def _settings(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
 
 
 class SentencePieces:
-    """ALBERT: NFKD, combining marks dropped, lower-cased, SentencePiece, then `9,` becomes `9` and `,` (FACTS 1.8)."""
+    """ALBERT: NFKD, combining marks dropped, lower-cased, SentencePiece, then `9,` is split again into `9` and `,`."""
 
     def __init__(self, model: bytes, lower: bool, keep_accents: bool) -> None:
         from sentencepiece import SentencePieceProcessor

@@ -1,0 +1,48 @@
+"""Parse, call, print. The only place that exits: 0, or 2 with one line for a mistake of the user's.
+
+torch is imported inside the commands, so `litebert --help` stays instant.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from litebert.cli import bench, model
+from litebert.config import UserError
+
+app = typer.Typer(
+    help="The lite BERT family: ALBERT, BERT, RoBERTa and DistilBERT as settings of one machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (model.demo, model.info, model.export, model.convert):
+    app.command()(command)
+app.add_typer(bench.app, name="bench")
+
+
+def main() -> None:
+    try:
+        app()
+    except UserError as problem:
+        typer.echo(f"litebert: {problem}", err=True)
+        sys.exit(2)
+
+
+def version(wanted: bool) -> None:
+    if wanted:
+        from litebert import __version__
+
+        typer.echo(f"litebert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The lite BERT family: ALBERT, BERT, RoBERTa and DistilBERT as settings of one machine."""

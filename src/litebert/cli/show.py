@@ -1,0 +1,36 @@
+"""How commands print: tables for people, JSON for programs, progress on the error stream."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print plain JSON.")]
+
+
+def progress(what: str) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"… {what}", err=True)
+
+
+def size(count: int) -> str:
+    amount, unit = (count / 2**30, "GiB") if count >= 2**30 else (count / 2**20, "MiB")
+    return f"{amount:.2f} {unit}" if amount < 100 else f"{amount:.0f} {unit}"
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 or column == "why" else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
