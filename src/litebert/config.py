@@ -26,7 +26,9 @@ HeadKind = Literal["mlm", "pair", "classify", "regress", "tag", "span", "span-be
 
 T = TypeVar("T")
 
-MOST_LAYERS = 4096  # a plan is a Python list: a config from a stranger must not be able to fill the memory with it
+# A config may come from a stranger, and must not be able to fill the memory before its tensors have been looked at.
+MOST_LAYERS = 4096
+MOST_SIZE = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("vocab_size", "embedding_size", "hidden_size", "ffn_size", "layers", "heads", "positions"):
             _at_least(self, name, 1)
+            if getattr(self, name) > MOST_SIZE:
+                raise UserError(f"{name} = {getattr(self, name)} is more than the {MOST_SIZE} allowed")
         for name in ("groups", "inner_groups"):
             _at_least(self, name, 1)
         for name in ("position_offset", "token_types", "pad_id"):

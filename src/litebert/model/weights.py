@@ -43,7 +43,9 @@ def load_network(folder: Path) -> tuple[Network, torch.dtype]:
     """The network in a folder, in float32, and the type it was stored in."""
     config, heads, state = read_folder(folder)
     stored = {tensor.dtype for tensor in state.values()}
-    network = fill(config, heads, {name: tensor.float() for name, tensor in state.items()}, str(folder))
+    network = fill(config, heads, state, str(folder))
+    for parameter in network.parameters():  # a copy of our own, aligned: the file's pages are neither
+        parameter.data = parameter.data.to(torch.float32, copy=True)
     return network, stored.pop() if len(stored) == 1 else torch.float32
 
 

@@ -6,6 +6,7 @@ checkpointing, 15 % of the pieces predicted. `litebert bench memory` compares th
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from litebert.config import ModelConfig, UserError
 from litebert.report.info import PRETRAINING, count
@@ -45,8 +46,7 @@ class StepMemory:
 def step_memory(config: ModelConfig, batch: int, length: int) -> StepMemory:
     """What is alive at the two candidate peaks, the start of the backward pass and its end; the larger one counts."""
     hidden, ffn, width = config.hidden_size, config.ffn_size, config.embedding_size
-    heads = PRETRAINING if config.pooler else PRETRAINING[:1]
-    parameters = sum(count(config, heads).values())
+    parameters = _parameters(config)
     pieces, masked = batch * length, round(MASKED * batch * length)
     dropped = 2 if config.dropout else 0  # a byte an element and mask
     layer = (
@@ -65,6 +65,12 @@ def step_memory(config: ModelConfig, batch: int, length: int) -> StepMemory:
     start = StepMemory(weights=14 * parameters, activations=kept, passing=max(loss, block) + WORKSPACE)
     end = StepMemory(weights=18 * parameters, activations=pieces * (embedding + 8 * hidden), passing=WORKSPACE)
     return max(start, end, key=lambda moment: moment.total)
+
+
+@cache
+def _parameters(config: ModelConfig) -> int:
+    heads = PRETRAINING if config.pooler else PRETRAINING[:1]
+    return sum(count(config, heads).values())
 
 
 def largest_batch(config: ModelConfig, length: int, budget: int) -> int:

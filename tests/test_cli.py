@@ -1,0 +1,135 @@
+"""The command line: figures as JSON, one line and exit 2 for a mistake, nothing half-written."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from litebert.cli import app
+from litebert.config import HeadConfig, UserError
+from litebert.infer.model import Model
+from litebert.model.weights import build
+
+
+def run(*words):
+    return CliRunner().invoke(app, list(words), catch_exceptions=False)
+
+
+def as_json(*words):
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_info_gives_exact_integers_as_json():
+    facts = as_json("info", "albert-base-v2")
+    assert facts["parameters"]["backbone_and_pooler"] == 11_683_584
+    assert facts["plan"] == [[0, 0]] * 12
+    assert facts["bytes"]["bfloat16"] == 2 * 11_683_584
+    assert set(facts["flops_per_piece"]) == {"128", "512"}
+    assert facts["training_memory_bytes"]["512"]["32"] > facts["training_memory_bytes"]["128"]["32"]
+
+
+def test_info_takes_settings_recipes_and_folders(small, tmp_path):
+    assert as_json("info", "albert-base", "--set", "model.sharing=none")["parameters"]["backbone"] == 89_059_584
+    assert as_json("info", "cpu-demo")["config"]["hidden_size"] == 128
+    Model(network=build(small(), [HeadConfig(kind="classify", labels=("a", "b"))])).save(tmp_path)
+    facts = as_json("info", str(tmp_path))
+    assert facts["parameters"]["parts"]["classify head"] == 2 * 32 + 2
+
+
+@pytest.mark.parametrize("table", ["sizes", "embedding", "sharing"])
+def test_tables_print_for_people_and_for_programs(table):
+    rows = as_json("info", "--table", table)
+    text = run("info", "--table", table).stdout
+    for row in rows:
+        assert f"{row['ours']:,}" in text
+        assert row["printed"] in text
+
+
+def test_fit_prints_the_batches_of_berts_table():
+    found = as_json("info", "bert-base", "--fit", "12GiB")
+    assert [row["length"] for row in found["rows"]] == [64, 128, 256, 320, 384, 512]
+    assert found["budget_bytes"] == 12 << 30
+    text = run("info", "bert-base", "--fit", "12GiB").stdout
+    assert all(str(row["batch"]) in text for row in found["rows"])
+    assert "does not fit" in run("info", "bert-xlarge", "--fit", "12GiB").stdout
+
+
+def test_plain_output_names_every_part():
+    text = run("info", "albert-base").stdout
+    for part in ("words", "feed-forward", "11,683,584", "layers 1-12: attention 0, ffn 0", "MFLOP", "batch 128"):
+        assert part in text
+
+
+def test_the_demo_checks_itself():
+    found = as_json("demo")
+    assert found["parameters"]["albert-base"] == 11_683_584
+    assert max(found["largest_differences"].values()) < 1e-5
+    assert "all of it agrees" in run("demo").stdout
+
+
+def test_export_and_convert_go_round(small, tmp_path):
+    network = build(small(sharing="attention"), [HeadConfig(kind="mlm")], seed=1)
+    Model(network=network).save(tmp_path / "a")
+    out = run("export", str(tmp_path / "a"), "--to", str(tmp_path / "b"))
+    assert "note: transformers cannot say sharing 'attention'" in out.stdout
+    assert as_json("convert", str(tmp_path / "b"), "--to", str(tmp_path / "c"))["heads"] == ["mlm"]
+    ids = torch.tensor([[5, 6, 7]])
+    import litebert
+
+    torch.testing.assert_close(
+        litebert.load(tmp_path / "c").encoder(ids), network.eval().encoder(ids), rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["info"], "say what: a preset (albert-base, "),
+        (["info", "albert-bsae"], "'albert-bsae' is no preset, recipe or folder; did you mean 'albert-base'?"),
+        (["info", "albert-base", "--set", "model.heds=3"], "unknown key 'heds' in [model]; did you mean 'heads'?"),
+        (["info", "albert-base", "--fit", "much"], "'much' is not an amount of memory"),
+        (["info", "--table", "nope"], "no table 'nope'; the tables: sizes, embedding, sharing"),
+        (["info", "albert-base", "--table", "sizes"], "--table prints a paper's table and takes no model"),
+        (["export", "nowhere/at/all", "--to", "x"], "no folder nowhere/at/all"),
+        (["export", "albert-base", "--to", "x"], "albert-base is a preset, a shape without weights"),
+        (["export", "m", "--to", "x", "--as", "gguf"], "--as 'gguf'; allowed: hf"),
+        (["convert", "nowhere", "--to", "x"], "no folder nowhere"),
+        (["bench", "forward", "--model", "albert-bsae"], "unknown preset 'albert-bsae'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(words, sentence, tmp_path):
+    with pytest.raises(UserError) as problem:
+        run(*words)
+    assert str(problem.value).startswith(sentence)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_program_itself_prints_that_line_and_exits_with_2():
+    done = subprocess.run([sys.executable, "-m", "litebert", "info", "nope"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("litebert: 'nope' is no preset, recipe or folder")
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_set_does_not_change_a_folder(small, tmp_path):
+    Model(network=build(small())).save(tmp_path)
+    with pytest.raises(UserError, match="a folder's model is what it is"):
+        run("info", str(tmp_path), "--set", "model.layers=3")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_bench_memory_says_that_it_needs_a_gpu():
+    with pytest.raises(UserError, match="measures a CUDA device and there is none here"):
+        run("bench", "memory")
+
+
+def test_version():
+    import litebert
+
+    assert run("--version").stdout.strip() == f"litebert {litebert.__version__}"

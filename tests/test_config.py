@@ -1,0 +1,125 @@
+"""Settings: presets, recipes, `--set`, and one line for each mistake."""
+
+import pytest
+
+from litebert.config import PRESETS, ModelConfig, UserError, apply_sets, load_recipe, parse, preset, recipe_names
+from litebert.model.heads import Network
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_builds(name):
+    import torch
+
+    with torch.device("meta"):
+        network = Network(PRESETS[name])
+    assert len(network.encoder.trunk.plan) == PRESETS[name].depth
+
+
+def test_the_presets_are_the_family():
+    sizes = ("base", "large", "xlarge", "xxlarge")
+    for size in sizes:
+        assert PRESETS[f"albert-{size}"] == PRESETS[f"albert-{size}-v2"]
+        v1, v2 = PRESETS[f"albert-{size}-v1"], PRESETS[f"albert-{size}-v2"]
+        assert (v1.activation, v2.activation) == ("gelu", "gelu_tanh")
+        assert v2.dropout == v2.attention_dropout == 0
+        assert v1.dropout == v1.attention_dropout == (0.0 if size == "xxlarge" else 0.1)
+    others = {"bert-base", "bert-large", "bert-xlarge", "roberta-base", "roberta-large", "distilbert-base"}
+    assert others | {"distilroberta-base", "albert-tiny", "albert-small"} <= set(PRESETS)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_shipped_recipe_parses_and_builds(name):
+    import torch
+
+    with torch.device("meta"):
+        Network(load_recipe(name).model)
+    assert load_recipe(name.split("/")[1]) == load_recipe(name)
+
+
+def test_a_recipe_is_found_by_path_and_changed_by_set(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('[model]\npreset = "albert-base"\nlayers = 3\nsharing = "ffn"\n')
+    recipe = load_recipe(str(file), ["model.layers=5", "model.activation=relu", "model.dropout=0"])
+    assert (recipe.model.layers, recipe.model.sharing, recipe.model.activation) == (5, "ffn", "relu")
+    assert recipe.model.dropout == 0.0
+    assert isinstance(recipe.model.dropout, float)
+    assert recipe.model.hidden_size == 768
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        ({"heds": 12}, "unknown key 'heds' in [model]; did you mean 'heads'?"),
+        ({"zzz": 12}, "unknown key 'zzz' in [model]; allowed: family, vocab_size"),
+        ({"layers": "twelve"}, "model.layers takes a whole number, not 'twelve'"),
+        ({"layers": True}, "model.layers takes a whole number, not True"),
+        ({"layers": 2.5}, "model.layers takes a whole number, not 2.5"),
+        ({"dropout": "no"}, "model.dropout takes a number, not 'no'"),
+        ({"pooler": 1}, "model.pooler takes true or false, not 1"),
+        ({"sharing": "al"}, "model.sharing = 'al'; did you mean 'all'?"),
+        ({"sharing": "zz"}, "model.sharing = 'zz'; allowed: none, attention, ffn, all"),
+        ({"preset": "albert-bsae"}, "unknown preset 'albert-bsae'; did you mean 'albert-base'?"),
+        ({"preset": 3}, "preset in [model] takes a name, not 3"),
+        ({"heads": 7}, "[model]: hidden_size = 768 does not divide into heads = 7; the nearest is 6"),
+        ({"groups": 13}, "[model]: groups = 13 is more than layers = 12; each group needs a layer"),
+        ({"sharing": "none", "groups": 2}, "[model]: groups = 2 says nothing with sharing = 'none'"),
+        ({"layers": 0}, "[model]: layers = 0 must be at least 1"),
+        ({"dropout": 1}, "[model]: dropout = 1.0 must be at least 0 and below 1"),
+        ({"norm_eps": 0}, "[model]: norm_eps = 0.0 must be above 0"),
+        ({"pad_id": 30000}, "[model]: pad_id = 30000 is outside the vocabulary of 30000 pieces"),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_one_line_with_the_remedy(model, sentence):
+    with pytest.raises(UserError) as problem:
+        apply_sets({"model": model}, [])
+    assert str(problem.value).startswith(sentence)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("sets", "sentence"),
+    [
+        (["model.layers"], "--set 'model.layers' is not section.key=value"),
+        (["=3"], "--set '=3' is not section.key=value"),
+        (["model.layers.more=3", "model.layers=4"], "model.layers takes a whole number"),
+        (["modle.layers=3"], "unknown key 'modle' in the recipe; did you mean 'model'?"),
+        (["model.preset.x=1"], "--set 'model.preset.x=1': preset is a value, not a section"),
+    ],
+)
+def test_a_mistake_in_set_is_one_line(sets, sentence):
+    with pytest.raises(UserError) as problem:
+        apply_sets({"model": {"preset": "albert-base"}}, sets[:1])
+    assert str(problem.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("cpu-dmeo", "no recipe 'cpu-dmeo'; did you mean 'cpu-demo'?"),
+        ("nowhere.toml", "no recipe file nowhere.toml; the recipes by name: "),
+    ],
+)
+def test_a_recipe_that_is_not_there_names_its_neighbour(name, sentence):
+    with pytest.raises(UserError) as problem:
+        load_recipe(name)
+    assert str(problem.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(("content", "sentence"), [(b"[model", "is not TOML"), (b"\xff", "cannot read the recipe")])
+def test_a_recipe_that_cannot_be_read_is_one_line(content, sentence, tmp_path):
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        load_recipe(str(tmp_path / "bad.toml"))
+
+
+def test_a_recipe_without_a_model_says_so():
+    with pytest.raises(UserError, match="the recipe lacks 'model'"):
+        apply_sets({}, [])
+    with pytest.raises(UserError, match=r"model is a section, \[model\], not 3"):
+        apply_sets({"model": 3}, [])
+
+
+def test_configs_are_values():
+    assert preset("albert-base") == parse(ModelConfig, {"preset": "albert-base"})
+    with pytest.raises(AttributeError):
+        preset("albert-base").layers = 3  # type: ignore[misc]

@@ -1,0 +1,73 @@
+"""The README is true: every command and every snippet in it runs, in order, in one empty folder."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+QUICKER = {"bench forward": ["--repeats", "1", "--model", "albert-tiny"]}  # a measurement, here only shown to run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("readme")
+
+
+def steps():
+    for language, block in BLOCK.findall((ROOT / "README.md").read_text()):
+        if language == "python":
+            yield pytest.param("python", block, id="python")
+        elif language == "console":
+            for line in block.splitlines():
+                assert line.startswith("$ litebert "), f"not a command: {line}"
+                yield pytest.param("command", line[2:].split("  #")[0].split(" # ")[0], id=line[2:40])
+
+
+def test_the_readme_has_commands_and_snippets():
+    kinds = [step.values[0] for step in steps()]
+    assert kinds.count("command") >= 8
+    assert kinds.count("python") >= 1
+
+
+@pytest.mark.parametrize(("kind", "text"), steps())
+def test_it_runs_as_written(kind, text, folder):
+    if kind == "python":
+        command = [sys.executable, "-c", text]
+    else:
+        words = shlex.split(text)[1:]
+        if "bench" in words:
+            pytest.importorskip("transformers")
+        command = [sys.executable, "-m", "litebert", *words, *QUICKER.get(" ".join(words[:2]), [])]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_two_make_targets_it_names_exist():
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert {"demo", "test"} <= set(named) <= set(targets)
+
+
+def test_every_link_to_a_file_leads_somewhere():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_size_table_is_what_the_demo_prints():
+    from litebert.config import PRESETS
+    from litebert.report.info import describe
+
+    rows = re.findall(
+        r"^\| ([a-z]+-[a-z]+) \|.*\| ([\d,]+) \| (\d+) MiB \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) == 8
+    for name, parameters, size in rows:
+        facts = describe(name, PRESETS[name])
+        assert facts["parameters"]["backbone_and_pooler"] == int(parameters.replace(",", ""))
+        assert round(facts["bytes"]["bfloat16"] / 2**20) == int(size)
