@@ -31,6 +31,16 @@ MOST_LAYERS = 4096
 MOST_SIZE = 1 << 24
 
 
+def _at_least(config: object, name: str, least: int) -> None:
+    if getattr(config, name) < least:
+        raise UserError(f"{name} = {getattr(config, name)} must be at least {least}")
+
+
+def _probability(config: object, name: str) -> None:
+    if not 0 <= getattr(config, name) < 1:
+        raise UserError(f"{name} = {getattr(config, name)} must be at least 0 and below 1")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The encoder. Families differ only in these numbers, in their published names, and in the shape of some heads."""
@@ -117,14 +127,52 @@ class HeadConfig:
                 raise UserError(f"label {twice!r} is named twice in the {self.kind} head")
 
 
-def _at_least(config: object, name: str, least: int) -> None:
-    if getattr(config, name) < least:
-        raise UserError(f"{name} = {getattr(config, name)} must be at least {least}")
+Layout = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 
 
-def _probability(config: object, name: str) -> None:
-    if not 0 <= getattr(config, name) < 1:
-        raise UserError(f"{name} = {getattr(config, name)} must be at least 0 and below 1")
+@dataclass(frozen=True, kw_only=True)
+class MaskConfig:
+    """Which pieces pre-training predicts."""
+
+    rate: float = 0.15  # of the maskable pieces
+    unit: Literal["word", "piece"] = "word"  # what a span is made of: whole words, or single pieces
+    ngram: int = 3  # a span is 1 to N units, p(n) ∝ 1/n
+    masked: float = 0.8  # shown as [MASK]
+    random: float = 0.1  # shown as another piece; the rest are shown as they are
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "masked", "random"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} = {getattr(self, name)} must be a share between 0 and 1")
+        if self.rate in (0, 1):
+            raise UserError(f"rate = {self.rate} leaves nothing to predict or nothing to see")
+        if self.masked + self.random > 1:
+            raise UserError(f"masked + random = {self.masked + self.random} is more than 1")
+        _at_least(self, "ngram", 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleConfig:
+    """How sentences become examples."""
+
+    layout: Layout = "segment-pair"
+    objective: Literal["mlm", "sop", "nsp"] = "sop"  # mlm alone, or with sentence order or next sentence
+    length: int = 512
+    short_rate: float = 0.1  # of examples are made shorter at random, as short texts will come at fine-tuning
+    static_copies: int = 0  # 0: a fresh mask each epoch; n: the same n versions again and again
+    mask: MaskConfig = MaskConfig()
+
+    def __post_init__(self) -> None:
+        _at_least(self, "length", 8)
+        _at_least(self, "static_copies", 0)
+        if not 0 <= self.short_rate <= 1:
+            raise UserError(f"short_rate = {self.short_rate} must be a share between 0 and 1")
+        if self.objective != "mlm" and not self.pairs:
+            raise UserError(f"objective = {self.objective!r} needs pairs; layout {self.layout!r} has none")
+
+    @property
+    def pairs(self) -> bool:
+        return self.layout in ("segment-pair", "sentence-pair")
 
 
 def _albert(hidden_size: int, layers: int, heads: int, version: int, dropout: float = 0.1, **more: Any) -> ModelConfig:

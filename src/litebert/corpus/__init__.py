@@ -1,0 +1,1 @@
+"""Files -> documents -> sentences -> shards -> examples -> masked batches."""

@@ -1,0 +1,159 @@
+"""Examples -> an endless stream of batches: the same for any number of ranks and workers, from any place on.
+
+A place is (epoch, index): the next example to be seen. A batch takes the next `size` examples, over the end of an epoch
+if need be; with several ranks each takes its own slice of the rows, so the ranks together see what one alone would see.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from litebert.config import ExampleConfig, UserError
+from litebert.corpus.examples import Batch, Examples
+from litebert.corpus.shards import Corpus, Part
+from litebert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where in the stream: all that resuming needs."""
+
+    epoch: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What decides the batches, in a form that travels to other processes."""
+
+    folder: str
+    config: ExampleConfig
+    size: int  # of the whole batch, over all ranks
+    seed: int = 0
+    part: Part = "train"
+    rank: int = 0
+    ranks: int = 1
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.size % self.ranks:
+            raise UserError(f"a batch of {self.size} does not divide among {self.ranks} processes")
+        if not 0 <= self.rank < self.ranks:
+            raise UserError(f"rank {self.rank} is none of 0 to {self.ranks - 1}")
+
+    def examples(self, check: bool = True) -> Examples:
+        tokenizer = Tokenizer.load(Path(self.folder) / "tokenizer")
+        return Examples(Corpus(self.folder, self.part, check), tokenizer, self.config, self.seed)
+
+
+def take(examples: Examples, stream: Stream, place: Place) -> tuple[Batch, Place]:
+    """This rank's rows of the batch at a place, and the place after it."""
+    wanted: list[tuple[int, int, int]] = []  # epoch, first, last
+    epoch, index, left = place.epoch, place.index, stream.size
+    while left:
+        count = min(left, len(examples.epoch(epoch)) - index)
+        wanted.append((epoch, index, index + count))
+        left -= count
+        index += count
+        if index == len(examples.epoch(epoch)):
+            epoch, index = epoch + 1, 0
+    share = stream.size // stream.ranks
+    low, high = stream.rank * share, (stream.rank + 1) * share
+    batches, seen = [], 0
+    for number, first, last in wanted:
+        begin, end = max(low - seen, 0), min(high - seen, last - first)
+        if begin < end:
+            batches.append(examples.batch(number, np.arange(first + begin, first + end)))
+        seen += last - first
+    return join(batches, examples.pad_id), Place(epoch, index)
+
+
+def join(batches: list[Batch], pad_id: int) -> Batch:
+    """Batches one under the other, padded to the longest."""
+    if len(batches) == 1:
+        return batches[0]
+    width = max(batch.input_ids.shape[1] for batch in batches)
+    rows = np.cumsum([0] + [len(batch.lengths) for batch in batches])
+
+    def wide(array: np.ndarray, value: int) -> np.ndarray:  # type: ignore[type-arg]
+        return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
+
+    positions = [
+        (batch.positions // batch.input_ids.shape[1] + row) * width + batch.positions % batch.input_ids.shape[1]
+        for batch, row in zip(batches, rows, strict=False)
+    ]
+    pairs = [batch.pair_labels for batch in batches if batch.pair_labels is not None]
+    return Batch(
+        np.concatenate([wide(batch.input_ids, pad_id) for batch in batches]),
+        np.concatenate([wide(batch.token_type_ids, 0) for batch in batches]),
+        np.concatenate([batch.lengths for batch in batches]),
+        np.concatenate(positions),
+        np.concatenate([batch.labels for batch in batches]),
+        np.concatenate(pairs) if pairs else None,
+        np.sum([batch.spans for batch in batches], axis=0),
+    )
+
+
+def batches(stream: Stream, place: Place = Place(), workers: int = 0, ahead: int = 4) -> Iterator[tuple[Batch, Place]]:
+    """Batch after batch, each with the place that follows it; `workers` other processes make them ahead of time."""
+    if workers < 1:
+        examples = stream.examples()
+        while True:
+            batch, place = take(examples, stream, place)
+            yield batch, place
+    stream.examples()  # checked here, once, so that a mistake is this process's own
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    permits = [context.Semaphore(ahead) for _ in range(workers)]
+    try:
+        for number in range(workers):
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_produce, args=(theirs, permits[number], stream, place, number, workers), daemon=True
+            )
+            process.start()
+            theirs.close()
+            pipes.append(ours)
+            processes.append(process)
+        turn = 0
+        while True:
+            try:
+                batch, place = pipes[turn].recv()
+            except EOFError:
+                raise UserError("a process that makes batches was killed (out of memory?)") from None
+            permits[turn].release()
+            yield batch, place
+            turn = (turn + 1) % workers
+    finally:
+        for process in processes:
+            process.terminate()
+
+
+def _produce(pipe: Connection, permit: object, stream: Stream, place: Place, number: int, workers: int) -> None:
+    """Every workers-th batch, starting with the number-th."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    examples = stream.examples(check=False)
+    while True:
+        for turn in range(workers):
+            if turn == number:
+                permit.acquire()  # type: ignore[attr-defined]
+                batch, place = take(examples, stream, place)
+                pipe.send((batch, place))
+            else:
+                place = skip(examples, stream, place)
+
+
+def skip(examples: Examples, stream: Stream, place: Place) -> Place:
+    """The place one batch further on."""
+    epoch, index = place.epoch, place.index + stream.size
+    while index >= len(examples.epoch(epoch)):
+        index -= len(examples.epoch(epoch))
+        epoch += 1
+    return Place(epoch, index)

@@ -1,0 +1,188 @@
+"""Shards -> masked batches. What example i of epoch e looks like is a pure function of (seed, e, i)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.config import ExampleConfig, UserError
+from litebert.corpus.masking import Masked, Vocabulary, mask_batch
+from litebert.corpus.plan import document_spans, plan_shard, starts_of, unusable_documents
+from litebert.corpus.random import Keys, keys, permutation, uniform
+from litebert.corpus.shards import Corpus
+from litebert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples as the model takes them, padded to the longest; all arrays are NumPy's."""
+
+    input_ids: NDArray[np.int32]  # (B, S), masked
+    token_type_ids: NDArray[np.int32]  # (B, S)
+    lengths: NDArray[np.int64]  # (B,) real pieces, specials included
+    positions: NDArray[np.int64]  # (M,) of the predicted pieces in the flattened batch
+    labels: NDArray[np.int32]  # (M,) what they were
+    pair_labels: NDArray[np.int64] | None  # (B,): 0 in order or next, 1 swapped or from elsewhere; None without pairs
+    spans: NDArray[np.int64]  # spans drawn, by number of words
+
+    @property
+    def attention_mask(self) -> NDArray[np.bool_]:
+        return np.arange(self.input_ids.shape[1]) < self.lengths[:, None]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Which sentences each example holds, in the order they are seen."""
+
+    shard: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.shard)
+
+
+class Examples:
+    """All examples of a corpus under one config and seed."""
+
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, config: ExampleConfig, seed: int) -> None:
+        corpus.check_tokenizer(tokenizer.checksum)
+        self.corpus, self.config, self.seed = corpus, config, seed
+        self.cls_id, self.sep_id, self.pad_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+        special = np.zeros(len(tokenizer), dtype=bool)
+        special[list(tokenizer.special_ids)] = True
+        self.vocabulary = Vocabulary(len(tokenizer), tokenizer.mask_id, special, tokenizer.word_start_table)
+        self.between = 2 if tokenizer.double_separator else 1  # separators between the two texts of a pair
+        self.room = config.length - (2 + self.between if config.pairs else 2)
+        self.starts = [starts_of(shard) for shard in corpus.shards]
+        self.spans = [document_spans(shard) for shard in corpus.shards]
+        self.unusable = sum(unusable_documents(shard, config) for shard in corpus.shards)
+        if config.objective == "nsp" and corpus.documents < 2:
+            raise UserError("next-sentence negatives come from another document, and this corpus has only one")
+        if self.unusable == corpus.documents:
+            raise UserError(
+                "no document of this corpus has two sentences, which a pair needs; use layout full-sentences"
+            )
+        self.epoch = lru_cache(maxsize=2)(self._epoch)
+
+    def content(self, epoch: int) -> int:
+        """The epoch whose examples and masks are shown: with static copies they come round again."""
+        return epoch % self.config.static_copies if self.config.static_copies else epoch
+
+    def _epoch(self, epoch: int) -> Epoch:
+        content = self.content(epoch)
+        plans = [
+            plan_shard(shard, self.config, self.room, self.seed, content, number)
+            for number, shard in enumerate(self.corpus.shards)
+        ]
+        shard = np.repeat(np.arange(len(plans)), [len(plan) for plan in plans])
+        runs = np.concatenate(plans)
+        order = permutation(len(runs), self.seed, epoch)
+        return Epoch(shard[order], runs[order, 0], runs[order, 1])
+
+    def batch(self, epoch: int, indices: Sequence[int] | NDArray[np.int64]) -> Batch:
+        """These examples of that epoch, masked."""
+        plan, index = self.epoch(epoch), np.asarray(indices, dtype=np.int64)
+        shard, first, last = plan.shard[index], plan.first[index], plan.last[index]
+        example = keys(self.seed, self.content(epoch), shard, first, last)
+        if self.config.pairs:
+            ids, types, lengths, labels = self._pairs(shard, first, last, example, self._labels(epoch, index))
+        else:
+            ids, types, lengths = self._runs(shard, first, last, example)
+            labels = None
+        real = np.arange(ids.shape[1]) < lengths[:, None]
+        masked: Masked = mask_batch(ids, real, example, self.vocabulary, self.config.mask)
+        return Batch(masked.input_ids, types, lengths, masked.positions, masked.labels, labels, masked.spans)
+
+    def _labels(self, epoch: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Exactly half are 1: neighbours in an epoch's order have opposite labels, a coin says which."""
+        if self.config.objective == "mlm":
+            return np.zeros(len(index), dtype=np.int64)
+        coin = uniform(keys(self.seed, epoch, index // 2), 7) < 0.5
+        return (coin ^ (index % 2 == 1)).astype(np.int64)
+
+    def _pairs(
+        self,
+        shard: NDArray[np.int64],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        example: Keys,
+        labels: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
+        luck = uniform(example[:, None], np.arange(100, 105))
+        cut = first + 1 + (luck[:, 0] * (last - first - 1)).astype(np.int64)
+        texts = []
+        for row in range(len(shard)):
+            start = self.starts[shard[row]]
+            a = (int(shard[row]), int(start[first[row]]), int(start[cut[row]]))
+            b = (int(shard[row]), int(start[cut[row]]), int(start[last[row]]))
+            if labels[row] and self.config.objective == "nsp":
+                b = self._elsewhere(int(shard[row]), int(first[row]), luck[row, 1:3])
+            elif labels[row]:
+                a, b = b, a
+            texts.append(self._fit(a, b, luck[row, 3], luck[row, 4]))
+        lengths = np.array([a[2] - a[1] + b[2] - b[1] + 2 + self.between for a, b in texts], dtype=np.int64)
+        ids = np.full((len(texts), int(lengths.max())), self.pad_id, dtype=np.int32)
+        types = np.zeros_like(ids)
+        ids[:, 0] = self.cls_id
+        for row, ((a_in, a0, a1), (b_in, b0, b1)) in enumerate(texts):
+            middle, end = 1 + a1 - a0, int(lengths[row]) - 1
+            ids[row, 1:middle] = self.corpus.shards[a_in].ids[a0:a1]
+            ids[row, middle : middle + self.between] = self.sep_id
+            ids[row, middle + self.between : end] = self.corpus.shards[b_in].ids[b0:b1]
+            ids[row, end] = self.sep_id
+            types[row, middle + 1 : end + 1] = 1
+        return ids, types, lengths, None if self.config.objective == "mlm" else labels
+
+    def _fit(
+        self, a: tuple[int, int, int], b: tuple[int, int, int], luck_a: float, luck_b: float
+    ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Cut the longer text first, as the original does, from its front and its back by chance."""
+        size_a, size_b = a[2] - a[1], b[2] - b[1]
+        if size_a + size_b <= self.room:
+            return a, b
+        keep_b = min(size_b, max(self.room // 2, self.room - size_a))
+        keep_a = min(size_a, self.room - keep_b)
+        front_a, front_b = int(luck_a * (size_a - keep_a + 1)), int(luck_b * (size_b - keep_b + 1))
+        return (a[0], a[1] + front_a, a[1] + front_a + keep_a), (b[0], b[1] + front_b, b[1] + front_b + keep_b)
+
+    def _elsewhere(self, shard: int, sentence: int, luck: NDArray[np.float64]) -> tuple[int, int, int]:
+        """A run of sentences of another document."""
+        counts = [info.documents for info in self.corpus.infos]
+        here = sum(counts[:shard]) + int(np.searchsorted(self.spans[shard][1], sentence, side="right"))
+        other = int(luck[0] * (self.corpus.documents - 1))
+        other += other >= here
+        number = 0
+        while other >= counts[number]:
+            other -= counts[number]
+            number += 1
+        first, last = int(self.spans[number][0][other]), int(self.spans[number][1][other])
+        start = self.starts[number]
+        at = first + int(luck[1] * (last - first))
+        return number, int(start[at]), int(min(start[last], start[at] + max(self.room // 2, 1)))
+
+    def _runs(
+        self, shard: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], example: Keys
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        rows = []
+        luck = uniform(example, 100)
+        for row in range(len(shard)):
+            start, ids = self.starts[shard[row]], self.corpus.shards[shard[row]].ids
+            begin, end = int(start[first[row]]), int(start[last[row]])
+            begin += int(luck[row] * (max(0, end - begin - self.room) + 1)) if end - begin > self.room else 0
+            end = min(end, begin + self.room)
+            text = np.asarray(ids[begin:end], dtype=np.int32)
+            borders = self.spans[shard[row]][1]
+            inside = borders[
+                np.searchsorted(borders, first[row], "right") : np.searchsorted(borders, last[row], "left")
+            ]
+            rows.append(np.insert(text, start[inside] - begin, self.sep_id) if len(inside) else text)
+        lengths = np.array([len(text) + 2 for text in rows], dtype=np.int64)
+        wide = np.full((len(rows), int(lengths.max())), self.pad_id, dtype=np.int32)
+        wide[:, 0] = self.cls_id
+        for row, text in enumerate(rows):
+            wide[row, 1 : len(text) + 1] = text
+            wide[row, len(text) + 1] = self.sep_id
+        return wide, np.zeros_like(wide), lengths

@@ -1,0 +1,101 @@
+"""Sentences -> which run of them each example of an epoch holds, for a whole shard at a time.
+
+A plan is an array of (first, last) sentence numbers. It follows from (seed, epoch, shard) alone. Documents are walked
+side by side: each turn takes one more example off every document that still has sentences.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.config import ExampleConfig
+from litebert.corpus.random import keys, uniform
+from litebert.corpus.shards import Shard
+
+Runs = NDArray[np.int64]  # (N, 2): first sentence, and the one after the last
+
+
+def document_spans(shard: Shard) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ends = shard.document_ends.astype(np.int64)
+    return np.concatenate([[0], ends[:-1]]).astype(np.int64) if len(ends) else ends, ends
+
+
+def starts_of(shard: Shard) -> NDArray[np.int64]:
+    """Where each sentence begins among the pieces; one more entry says where the last one ends."""
+    return np.concatenate([[0], shard.sentence_ends]).astype(np.int64)
+
+
+def unusable_documents(shard: Shard, config: ExampleConfig) -> int:
+    """Documents that cannot make an example: those of one sentence where pairs are wanted."""
+    first, last = document_spans(shard)
+    return int((last - first < (2 if config.pairs else 1)).sum())
+
+
+def plan_shard(shard: Shard, config: ExampleConfig, room: int, seed: int, epoch: int, number: int) -> Runs:
+    """`room` is how many pieces an example has beside its specials."""
+    start = starts_of(shard)
+    key = keys(seed, epoch, number)
+    if config.layout == "full-sentences":
+        return _full_sentences(start, document_spans(shard), room, float(uniform(key, 0)))
+    first, last = document_spans(shard)
+    least = 2 if config.pairs else 1
+    able = last - first >= least
+    at, last = first[able], last[able]
+    documents = np.flatnonzero(able)
+    runs: list[Runs] = []
+    turn = 0
+    while len(at):
+        at = np.where(last - at < least, last - least, at)  # one sentence left over: take its neighbour along again
+        if config.layout == "sentence-pair":
+            end = at + 2
+        else:
+            end = _end(start, at, last, config, room, uniform(keys(key, documents), 2 * turn), key, documents, turn)
+        end = np.minimum(np.maximum(end, at + least), last)
+        runs.append(np.stack([at, end], axis=1))
+        more = end < last
+        at, last, documents = end[more], last[more], documents[more]
+        turn += 1
+    if not runs:
+        return np.zeros((0, 2), dtype=np.int64)
+    plan = np.concatenate(runs)
+    return plan[np.argsort(plan[:, 0], kind="stable")]
+
+
+def _end(
+    start: NDArray[np.int64],
+    at: NDArray[np.int64],
+    last: NDArray[np.int64],
+    config: ExampleConfig,
+    room: int,
+    luck: NDArray[np.float64],
+    key: NDArray[np.uint64],
+    documents: NDArray[np.int64],
+    turn: int,
+) -> NDArray[np.int64]:
+    short = luck < config.short_rate
+    draw = 2 + (uniform(keys(key, documents), 2 * turn + 1) * (room - 1)).astype(np.int64)
+    wanted = np.where(short, draw, room)
+    if config.layout == "segment-pair":  # sentences until the room is full: the last one is cut
+        return np.searchsorted(start, start[at] + wanted, side="left")
+    return np.searchsorted(start, start[at] + wanted, side="right") - 1  # doc-sentences: whole sentences only
+
+
+def _full_sentences(
+    start: NDArray[np.int64], documents: tuple[NDArray[np.int64], NDArray[np.int64]], room: int, luck: float
+) -> Runs:
+    """Whole sentences up to the room, across documents; each document's end takes a piece more for its separator."""
+    first, last = documents
+    sentences = len(start) - 1
+    crossed = np.zeros(sentences + 1, dtype=np.int64)
+    crossed[first[1:]] = 1  # a separator stands before each document but the first
+    begin = start + np.cumsum(crossed)
+    reach = np.searchsorted(begin, begin + room, side="right") - 1
+    head = max(1, int(luck * room))  # the first example's length differs by epoch, and so every border after it
+    runs, at = [], 0
+    end = max(1, int(np.searchsorted(begin, head, side="right")) - 1) if sentences else 0
+    nexts = reach.tolist()
+    while at < sentences:
+        end = min(max(end, at + 1), sentences)
+        runs.append((at, end))
+        at = end
+        end = nexts[at] if at < sentences else sentences
+    return np.array(runs, dtype=np.int64).reshape(-1, 2)

@@ -1,0 +1,298 @@
+"""Files -> documents: plain text, JSONL, CSV, TSV and Parquet, each plain or compressed, from disks or fsspec URLs.
+
+A broken row stops with one line that names the file and the row; with `skip_bad` it is counted and left out instead.
+"""
+
+import bz2
+import csv
+import gzip
+import hashlib
+import json
+import lzma
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path
+from typing import IO, Any
+
+from litebert.config import UserError, neighbour
+
+KINDS = {
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error, ValueError)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read."""
+
+    path: str
+    kind: str
+    compression: str  # a suffix, or ''
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass
+class Bad:
+    """What to do with rows that cannot be read, and what was done."""
+
+    skip: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    first: list[str] = field(default_factory=list)
+
+    def __call__(self, source: Source, row: int, kind: str, why: str) -> None:
+        line = f"{source.path}, row {row}: {why}" if row else f"{source.path}: {why}"
+        if not self.skip:
+            raise UserError(f"{line}; to leave such rows out and count them: --skip-bad")
+        self.counts[kind] += 1
+        if len(self.first) < 20:
+            self.first.append(line)
+
+
+def find_sources(inputs: Sequence[str | Path]) -> list[Source]:
+    """Files as given; folders and patterns in the order of their names."""
+    sources: list[Source] = []
+    for given in map(str, inputs):
+        found = _expand(given)
+        if not found:
+            raise UserError(f"nothing to read at {given}; give files, folders, patterns or URLs of {', '.join(KINDS)}")
+        sources += found
+    seen = Counter(source.path for source in sources)
+    twice = next((path for path, times in seen.items() if times > 1), None)
+    if twice is not None:
+        raise UserError(f"{twice} is named twice; each file is read once")
+    return sources
+
+
+def _expand(given: str) -> list[Source]:
+    if "://" in given:
+        import fsspec
+
+        files, paths = fsspec.core.url_to_fs(given)
+        protocol = given.split("://", 1)[0]
+        names = sorted(files.glob(paths)) if has_magic(given) else [paths]
+        if len(names) == 1 and files.isdir(names[0]):
+            names = sorted(name for name in files.find(names[0]))
+            return [s for name in names if (s := _source(f"{protocol}://{name}", strict=False))]
+        return [s for name in names if (s := _source(f"{protocol}://{name}"))]
+    path = Path(given)
+    if path.is_dir():
+        files_below = sorted(str(file) for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        return [source for name in files_below if (source := _source(name, strict=False))]
+    names = sorted(glob(given, recursive=True)) if has_magic(given) and not path.exists() else [given]
+    for name in names:
+        if not Path(name).is_file():
+            raise UserError(f"no file or folder {name}")
+    return [source for name in names if (source := _source(name))]
+
+
+def _source(path: str, strict: bool = True) -> Source | None:
+    """A file said by name must be of a kind we read; in a folder, others are passed over."""
+    compression = next((end for end in COMPRESSIONS if path.endswith(end)), "")
+    stem = path.removesuffix(compression)
+    kind = next((kind for end, kind in KINDS.items() if stem.endswith(end)), None)
+    if kind is None:
+        if strict:
+            known = f"{', '.join(KINDS)}, plain or with {', '.join(COMPRESSIONS)}"
+            raise UserError(f"{path} is of no kind that can be read: {known}")
+        return None
+    return Source(path, kind, compression)
+
+
+def read_documents(sources: Sequence[Source], column: str, bad: Bad) -> Iterator[str]:
+    """The texts, in order. Empty ones are left out and counted under 'empty'."""
+    readers: dict[str, Callable[[Source, str, Bad], Iterator[str]]] = {
+        "text": _read_text,
+        "jsonl": _read_jsonl,
+        "csv": _read_csv,
+        "parquet": _read_parquet,
+    }
+    for source in sources:
+        any_row = False
+        for text in readers[source.kind](source, column, bad):
+            any_row = True
+            if text.strip():
+                yield text
+            else:
+                bad.counts["empty"] += 1
+        if not any_row and not bad.skip:
+            bad(source, 0, "empty file", "the file holds no text")
+
+
+def checksum(source: Source) -> tuple[int, str]:
+    """Bytes and SHA-256 of a file as it lies there."""
+    digest, size = hashlib.sha256(), 0
+    with _raw(source) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def _raw(source: Source) -> IO[bytes]:
+    try:
+        if "://" in source.path:
+            import fsspec
+
+            opened: IO[bytes] = fsspec.open(source.path, "rb").open()
+            return opened
+        return open(source.path, "rb")
+    except OSError as problem:
+        raise UserError(f"cannot read {source.path}: {problem.strerror or problem}") from None
+
+
+def _open(source: Source) -> IO[bytes]:
+    raw = _raw(source)
+    match source.compression:
+        case ".gz":
+            return gzip.GzipFile(fileobj=raw)
+        case ".bz2":
+            return bz2.BZ2File(raw)
+        case ".xz":
+            return lzma.LZMAFile(raw)
+        case ".zst":
+            try:
+                import zstandard
+            except ImportError:
+                raise UserError(
+                    f"{source.path} needs zstandard; install it with: pip install 'litebert[corpus]'"
+                ) from None
+            stream: Any = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+            return _buffered(stream)
+    return raw
+
+
+def _buffered(stream: Any) -> IO[bytes]:
+    import io
+
+    return io.BufferedReader(stream, 1 << 20)  # type: ignore[return-value]
+
+
+def read_lines(source: Source, bad: Bad) -> Iterator[tuple[int, str | None]]:
+    """Numbered lines; None for one that is not UTF-8 and was skipped."""
+    number = 0
+    with _open(source) as file:
+        try:
+            for number, raw in enumerate(file, 1):
+                try:
+                    yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as problem:
+                    byte = raw[problem.start]
+                    bad(source, number, "encoding", f"byte 0x{byte:02x} at {problem.start} is not UTF-8")
+                    yield number, None
+        except BROKEN as problem:
+            bad(source, number + 1, "broken file", f"the file breaks off here ({_short(problem)})")
+
+
+def _short(problem: BaseException) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0] or type(problem).__name__
+
+
+def _read_text(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    """A blank line between documents; each line a paragraph."""
+    paragraphs: list[str] = []
+    for _, line in read_lines(source, bad):
+        if line is None:
+            continue
+        if line.strip():
+            paragraphs.append(line.strip())
+        elif paragraphs:
+            yield "\n".join(paragraphs)
+            paragraphs = []
+    if paragraphs:
+        yield "\n".join(paragraphs)
+
+
+def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    for number, line in read_lines(source, bad):
+        if line is None or not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            bad(source, number, "not JSON", f"not JSON ({_short(problem)})")
+            continue
+        if not isinstance(row, dict):
+            bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
+        elif column not in row:
+            bad(source, number, "no column", f"no column {column!r}{neighbour(column, map(str, row))}")
+        elif not isinstance(row[column], str):
+            bad(source, number, "not text", f"{column!r} holds {type(row[column]).__name__}, not text")
+        else:
+            yield row[column]
+
+
+def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    tabs = ".tsv" in source.name
+    skipped: set[int] = set()
+
+    def decoded() -> Iterator[str]:
+        for number, line in read_lines(source, bad):
+            if line is None:
+                skipped.add(number)
+            yield line if line is not None else "\n"
+
+    reader = csv.reader(
+        decoded(), delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
+    )
+    header: list[str] | None = None
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            bad(source, reader.line_num, "not CSV", _short(problem))
+            continue
+        if not row or reader.line_num in skipped:
+            continue
+        if header is None:
+            header = row
+            if column not in header:
+                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, header)}")
+        elif len(row) != len(header):
+            bad(source, reader.line_num, "fields", f"{len(row)} fields where the header has {len(header)}")
+        else:
+            yield row[header.index(column)]
+
+
+def _read_parquet(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UserError(f"{source.path} needs pyarrow; install it with: pip install 'litebert[corpus]'") from None
+    if source.compression:
+        raise UserError(f"{source.path}: Parquet compresses inside; unpack the {source.compression} around it")
+    number = 0
+    with _raw(source) as file:
+        try:
+            table = parquet.ParquetFile(file)
+            if column not in table.schema_arrow.names:
+                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, table.schema_arrow.names)}")
+            for batch in table.iter_batches(batch_size=1024, columns=[column]):
+                for text in batch.column(0).to_pylist():
+                    number += 1
+                    if isinstance(text, str):
+                        yield text
+                    else:
+                        bad(source, number, "not text", f"{column!r} holds {type(text).__name__}, not text")
+        except (arrow.ArrowException, OSError) as problem:
+            bad(source, number + 1, "broken file", f"not Parquet, or broken ({_short(problem)})")
