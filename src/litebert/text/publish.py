@@ -5,6 +5,7 @@ digit-comma rule is not there. So a `tokenizer.json` is written that says the wh
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ BYTE = 6
 
 def unigram_json(pieces: UnigramPieces) -> bytes:
     """The SentencePiece model and the procedure around it as a `tokenizer.json`."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     table, spec = read_model(pieces.file)
     vocabulary = _scores(table)
@@ -26,6 +27,9 @@ def unigram_json(pieces: UnigramPieces) -> bytes:
     library.normalizer = normalizers.Sequence(_steps(pieces, spec))
     scheme: Any = "always" if spec.get(3, 1) else "never"
     library.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)
+    if numbers := _split_numbers(pieces):
+        split = pre_tokenizers.Split(Regex(numbers), "isolated")
+        library.pre_tokenizer = pre_tokenizers.Sequence([library.pre_tokenizer, split])
     library.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
     special = [name for name, _, kind in table if kind in (CONTROL, UNKNOWN)]
     library.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in special])
@@ -63,6 +67,42 @@ def _steps(pieces: UnigramPieces, spec: Mapping[int, Any]) -> list[Any]:
     if spec.get(4, 1):
         steps += [normalizers.Replace(Regex(" +"), " "), normalizers.Strip()]
     return steps
+
+
+def _split_numbers(pieces: UnigramPieces) -> str:
+    """Where SentencePiece chooses a digit-comma piece at the start of a word with more digits behind it.
+
+    Then `12,100` is `▁12,` and `100` to it and `▁12` `,` `100` after the rule; without the piece the best way might be
+    `▁1` `2,100`. A piece that reaches across the comma still wins in places, so each number is asked for: up to three
+    digits behind the comma, and those of three followed by `,000` or by what makes another piece of the vocabulary.
+    """
+    short = [f"{number:0{size}d}" for size in (1, 2, 3) for number in range(10**size)]
+    long = {f"{number:03d},000" for number in range(1000)}
+    for name in pieces.names:  # `1,320,000` with a piece such as `20,000`
+        if re.fullmatch(r"\d{1,3},\d{3}", name):
+            long |= {f"{number:03d}"[: 7 - len(name)] + name for number in range(1000)}
+    found = []
+    for index in pieces.resplit:
+        if (name := pieces.names[index])[0] == "▁":
+            behind = short + sorted(long) if len(name) < 6 else short  # years are not followed by millions
+            rows = pieces.model.encode([name[1:] + digits for digits in behind], out_type="numpy", num_threads=1)
+            chosen = {digits: bool(row[0] == index) for digits, row in zip(behind, rows, strict=True)}
+            found.append(re.escape(name) + _unless(chosen))
+    return f"^(?:{'|'.join(found)})(?=\\d)" if found else ""
+
+
+def _unless(chosen: Mapping[str, bool]) -> str:
+    """A look ahead that fails before digits of which `chosen` says no; the longest that it knows decide."""
+    refused = []
+    for digits, wins in chosen.items():
+        if wins:
+            continue
+        if len(digits) > 3:
+            refused += [rf"{digits}(?!\d)"] if chosen[digits[:3]] else []
+        else:
+            but = [more[3:] for more, other in chosen.items() if other and more.startswith(f"{digits},")]
+            refused.append(rf"{digits}(?!{'|'.join(['[0-9]', *but])})")
+    return f"(?!{'|'.join(refused)})" if refused else ""
 
 
 def library_json(pieces: LibraryPieces, find: Any) -> bytes:

@@ -213,8 +213,8 @@ class Tokenizer:
             normalise = self.pieces.normalise
             settings |= {"do_lower_case": normalise.lower, "keep_accents": normalise.keep_accents}
         settings.setdefault("clean_up_tokenization_spaces", False)
-        if self.double_separator:
-            settings.setdefault("model_input_names", ["input_ids", "attention_mask"])
+        types = [] if self.double_separator else ["token_type_ids"]
+        settings.setdefault("model_input_names", ["input_ids", *types, "attention_mask"])
         return settings
 
 
