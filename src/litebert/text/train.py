@@ -8,12 +8,13 @@ import heapq
 import io
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from litebert.config import UserError
-from litebert.text.library import LibraryPieces, dress_byte_level, dress_wordpiece
+from litebert.text.library import LibraryPieces, dress_byte_level, dress_wordpiece, from_wordpiece
 from litebert.text.normalise import Normaliser
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.unigram import UnigramPieces
@@ -33,7 +34,7 @@ ROBERTA_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]  # and <mask>, the last id
 
 _SENTENCE_END = re.compile(r"[.!?…。！？।]['\"”’)]*\s")
 _RESERVED = str.maketrans({"▅": " ", "\0": " ", "\t": " "})  # sentencepiece leaves out lines with its own marks
-_BOUNDARY = "\ue000"
+_BOUNDARY = ",,,,,"  # its characters become pieces, so it is made of one that stands there anyway
 _DIGIT_COMMA = re.compile(r"(?<=[\d²³¹⁰-₉①-⒛]),")
 
 
@@ -82,7 +83,7 @@ def train_tokenizer(
         raise UserError(f"no text to train on: {counts.texts} texts, none with a word in it; give other files")
     say(f"training {settings.vocab_size:,} {settings.kind} pieces on {counts.used_sentences:,} sentences")
     train = {"unigram": _train_unigram, "wordpiece": _train_wordpiece, "bpe": _train_bpe}[settings.kind]
-    return train(_consume(sample), settings), counts
+    return train(sample, settings), counts
 
 
 def _sentences(
@@ -151,11 +152,11 @@ def _consume(sample: list[str]) -> Iterator[str]:
         yield sample.pop()
 
 
-def _train_unigram(sentences: Iterator[str], settings: TrainSettings) -> Tokenizer:
+def _train_unigram(sample: list[str], settings: TrainSettings) -> Tokenizer:
     from sentencepiece import SentencePieceTrainer
 
     # no piece may end in a digit and a comma: the digit-comma rule would split it again and its id would lie idle
-    fed = (_DIGIT_COMMA.sub(f"{_BOUNDARY},", sentence) for sentence in sentences)
+    fed = (_DIGIT_COMMA.sub(f"{_BOUNDARY},", sentence) for sentence in _consume(sample))
     written = io.BytesIO()
     try:
         SentencePieceTrainer.train(
@@ -196,27 +197,46 @@ def _too_few(most: int, settings: TrainSettings) -> str:
     return f"vocab_size = {settings.vocab_size} is more than the {most} pieces this text gives; use that, or more text"
 
 
-def _train_wordpiece(sentences: Iterator[str], settings: TrainSettings) -> Tokenizer:
+def _train_wordpiece(sample: list[str], settings: TrainSettings) -> Tokenizer:
     from tokenizers import Tokenizer as Library
     from tokenizers import models, trainers
 
     normalise = settings.normalise
+    published = {"do_lower_case": normalise.lower, "strip_accents": not normalise.keep_accents}
     library = Library(models.WordPiece({}, unk_token="[UNK]"))
     dress_wordpiece(library, lower=normalise.lower, strip_accents=not normalise.keep_accents)
+    first, inner = _alphabet(library, sample, settings.vocab_size // 3)
+    # the trainer takes characters inside words in the order of a hash table, new in each process: so they are given
+    given = [*BERT_SPECIALS, *first, *(f"##{char}" for char in inner)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=settings.vocab_size,
-        special_tokens=BERT_SPECIALS,
-        limit_alphabet=max(1, settings.vocab_size // 3),
+        special_tokens=given,
+        initial_alphabet=first,
+        limit_alphabet=len(first),
         show_progress=False,
     )
-    library.train_from_iterator(sentences, trainer)
-    dress_wordpiece(library, lower=normalise.lower, strip_accents=not normalise.keep_accents)
-    names = _checked(library, settings)
-    published = {"do_lower_case": normalise.lower, "strip_accents": not normalise.keep_accents}
-    return Tokenizer(LibraryPieces(library), {"vocab.txt": "".join(f"{n}\n" for n in names).encode()}, published)
+    library.train_from_iterator(_consume(sample), trainer)
+    size = library.get_vocab_size()
+    if size > settings.vocab_size:
+        raise UserError(f"vocab_size = {settings.vocab_size} is too small: the specials and characters are {size}")
+    if size < settings.vocab_size:
+        raise UserError(_too_few(size, settings))
+    names = [str(library.id_to_token(index)) for index in range(size)]
+    file = "".join(f"{name}\n" for name in names).encode()
+    return Tokenizer(from_wordpiece(names, published), {"vocab.txt": file}, published)
 
 
-def _train_bpe(sentences: Iterator[str], settings: TrainSettings) -> Tokenizer:
+def _alphabet(library: Any, sample: list[str], most: int) -> tuple[list[str], list[str]]:
+    """The characters of the text, the most frequent ones if they are many, and those that may stand inside a word."""
+    seen: Counter[str] = Counter()
+    for sentence in sample:
+        seen.update(library.normalizer.normalize_str(sentence))
+    chars = [char for char in seen if not char.isspace()]
+    chars = sorted(sorted(chars, key=lambda char: (-seen[char], char))[: max(1, most)])
+    return chars, [char for char in chars if len(library.pre_tokenizer.pre_tokenize_str(f"a{char}")) == 1]
+
+
+def _train_bpe(sample: list[str], settings: TrainSettings) -> Tokenizer:
     from tokenizers import AddedToken, models, pre_tokenizers, trainers
     from tokenizers import Tokenizer as Library
 
@@ -232,16 +252,9 @@ def _train_bpe(sentences: Iterator[str], settings: TrainSettings) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    library.train_from_iterator(sentences, trainer)
+    library.train_from_iterator(_consume(sample), trainer)
     library.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
     dress_byte_level(library, normalise=normalise)
-    _checked(library, settings)
+    if library.get_vocab_size() != settings.vocab_size:
+        raise UserError(_too_few(library.get_vocab_size(), settings))
     return Tokenizer(LibraryPieces(library))
-
-
-def _checked(library: Any, settings: TrainSettings) -> list[str]:
-    """The pieces in the order of their ids, as many as were asked for."""
-    size = library.get_vocab_size()
-    if size != settings.vocab_size:
-        raise UserError(_too_few(size, settings))
-    return [library.id_to_token(index) for index in range(size)]

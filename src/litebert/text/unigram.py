@@ -31,6 +31,7 @@ class UnigramPieces:
         self.model = SentencePieceProcessor(model_proto=model)
         self.names: list[str] = self.model.id_to_piece(list(range(self.size())))
         self.ids_of = {name: index for index, name in enumerate(self.names)}
+        self.unknown = int(self.model.unk_id())
         # SentencePiece collapses spaces itself, if the model says so: then we need not
         self.collapses = bool(self.model.normalize("a  b") == self.model.normalize("a b"))
 
@@ -91,34 +92,45 @@ class UnigramPieces:
         """Ids, and for each the part of the text its characters came from."""
         normal, origin = self.normalise.align(text)
         found: list[int] = self.model.encode(normal, out_type=int)
-        pieces: list[str] = self.model.encode(normal, out_type=str)  # an unknown one as it stands in the text
-        if not pieces:
+        if not found:
             return [], []
-        # sentencepiece normalises once more; `places` leads from each character of that back to `normal`
-        places: list[int] = self.model.normalize(normal, with_offsets=True)[1]
-        ends = _next_places(places, len(normal))
+        sizes = [len(self.names[index]) for index in found]
+        if self.unknown in found:  # how long an unknown piece is, only its text says
+            sizes = [len(piece) for piece in self.model.encode(normal, out_type=str)]
+        places, ends = self._places(normal)
         ids: list[int] = []
         spans: Spans = []
         at = 0
-        for known, piece in zip(found, pieces, strict=True):
-            for index, size in self._parts(known, piece):
+        for known, whole in zip(found, sizes, strict=True):
+            for index, size in self._parts(known, whole) if known in self.resplit else ((known, whole),):
+                ids.append(index)
                 if size:
                     start, end = places[at], ends[at + size - 1]
                     spans.append((origin[start], origin[end - 1] + 1) if end > start else (origin[start],) * 2)
                 else:
                     spans.append((spans[-1][1],) * 2 if spans else (0, 0))
-                ids.append(index)
                 at += size
         return ids, spans
 
-    def _parts(self, index: int, piece: str) -> Iterator[tuple[int, int]]:
-        """Each id that stands for the piece, and how many of its characters are that id's."""
-        if index not in self.resplit:
-            yield index, len(piece)
-            return
+    def _places(self, normal: str) -> tuple[Sequence[int], Sequence[int]]:
+        """sentencepiece normalises once more: where each character of that came from, and where the text goes on."""
+        collapsed = "  " not in normal and normal == normal.strip()  # dropped characters may leave spaces behind
+        if collapsed and self.keeps_ascii and normal.isascii() and normal.isprintable():
+            return [0, *range(len(normal))], [0, *range(1, len(normal) + 1)]
+        places: list[int] = self.model.normalize(normal, with_offsets=True)[1]
+        return places, _next_places(places, len(normal))
+
+    @cached_property
+    def keeps_ascii(self) -> bool:
+        """Whether the model's own normaliser leaves printable ASCII as it is and puts one ▁ before it."""
+        plain = "".join(map(chr, range(33, 127))) + " x"
+        return bool(self.model.normalize(plain) == "▁" + plain.replace(" ", "▁"))
+
+    def _parts(self, index: int, size: int) -> Iterator[tuple[int, int]]:
+        """Each id that stands for a digit-comma piece, and how many of its characters are that id's."""
         parts = self.resplit[index]
         sizes = [len(self.names[part]) for part in parts]
-        sizes[0] -= sum(sizes) - len(piece)  # the ▁ that the second encoding added where the piece had none
+        sizes[0] -= sum(sizes) - size  # the ▁ that the second encoding added where the piece had none
         yield from zip(parts, sizes, strict=True)
 
     def decode(self, ids: list[int]) -> str:
