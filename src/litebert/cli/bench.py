@@ -1,5 +1,6 @@
 """`litebert bench …`: this project and its peers, side by side in one run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,3 +67,34 @@ def memory(
         f"{found['device']}, torch {found['torch']}", ["model", "length", "batch", "estimate", "peak", "ratio"], rows
     )
     typer.echo(f"outside PyTorch's allocator: {size(found['outside_allocator_bytes'])}")
+
+
+@app.command()
+def tokenize(
+    tokenizer: Annotated[Path, typer.Argument(help="A tokenizer's file or folder.")],
+    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT…", help="Text to measure on: .txt or .jsonl.")],
+    texts: Annotated[int, typer.Option(help="How many paragraphs, from the start.", min=1)] = 10_000,
+    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = 3,
+    as_json: Json = False,
+) -> None:
+    """Text to ids on one core: megabytes a second beside sentencepiece and transformers, and whose ids agree."""
+    from litebert.bench.tokenize import bench_tokenize
+    from litebert.cli.text import read_texts
+
+    found = bench_tokenize(tokenizer, read_texts(inputs), texts, repeats, say=progress)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            row["way"],
+            f"{row['mb_per_second']:.1f}",
+            f"{row['time_against_first']:.2f}",
+            f"{row['texts_with_other_ids'] * found['texts']:.0f}",
+        ]
+        for row in found["rows"]
+    ]
+    title = f"{found['kind']}, {found['texts']:,} paragraphs, {found['bytes'] / 1e6:.1f} MB, one core"
+    print_table(title, ["way", "MB/s", "time, first = 1", "texts with other ids"], rows)
+    if "note" in found:
+        typer.echo(found["note"])

@@ -7,7 +7,6 @@ file before memory is taken for them.
 """
 
 import json
-import os
 import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from litebert.config import HeadConfig, ModelConfig, UserError, parse
+from litebert.files import replace_file
 from litebert.model.heads import Network
 from litebert.model.published import State, publish, read_config, read_tensors
 
@@ -193,15 +193,3 @@ def _write(folder: Path, name: str, config: dict[str, Any], state: State) -> Non
         replace_file(folder / name, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as problem:
         raise UserError(f"cannot write {folder}: {problem.strerror or problem}") from None
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

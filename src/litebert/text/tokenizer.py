@@ -1,207 +1,294 @@
 """Text in, ids out: one `Tokenizer` over the `sentencepiece` and `tokenizers` libraries.
 
 `Tokenizer.load` takes `spiece.model` (ALBERT), `vocab.txt` (BERT, DistilBERT), `tokenizer.json`, `vocab.json` with
-`merges.txt` (RoBERTa), or a folder that holds one of them.
+`merges.txt` (RoBERTa), or a folder that holds one of them. `save` writes a folder that `transformers` reads too.
 """
 
 import json
-import unicodedata
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from litebert.config import UserError
+from litebert.files import replace_file
+from litebert.text.library import SPECIALS, LibraryPieces, from_byte_level, from_json, from_wordpiece
+from litebert.text.normalise import Normaliser, Spans, cover
+from litebert.text.publish import library_json, settings_json, unigram_json
+from litebert.text.unigram import UnigramPieces
+from litebert.text.words import Kind, starts_word
 
 FILES = ("spiece.model", "tokenizer.json", "vocab.txt", "vocab.json")  # in this order: the first one found is read
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "merges.txt", "added_tokens.json")
-SPECIALS = {
-    "pad": ("[PAD]", "<pad>"),
-    "unk": ("[UNK]", "<unk>"),
-    "cls": ("[CLS]", "<s>"),
-    "sep": ("[SEP]", "</s>"),
-    "mask": ("[MASK]", "<mask>"),
-}
+BESIDE = ("tokenizer_config.json", "merges.txt")
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """One sequence as the model takes it, specials included."""
+    """One sequence as the model takes it, specials included: a list each, as long as the sequence."""
 
     input_ids: list[int]
     token_type_ids: list[int]
+    special_mask: list[bool]
+    word_starts: list[bool]
+    offsets: Spans  # (start, end) into the original text; (0, 0) for specials
+    texts: list[int]  # whose text that is: 0 the first, 1 the pair, -1 a special
 
 
 class Pieces(Protocol):
     """What a library behind the tokenizer has to give."""
 
+    @property
+    def kind(self) -> Kind: ...
     def size(self) -> int: ...
     def find(self, piece: str) -> int | None: ...
+    def piece(self, index: int) -> str: ...
+    def special(self) -> set[int]: ...
     def encode(self, text: str) -> list[int]: ...
+    def spans(self, text: str) -> tuple[list[int], Spans]: ...
+    def bulk(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
     def decode(self, ids: list[int]) -> str: ...
 
 
 class Tokenizer:
-    """Ids for a text or a pair of texts, with the specials of its family."""
+    """Ids for a text or a pair of texts, with the specials of its family.
 
-    def __init__(self, pieces: Pieces, files: dict[str, bytes]) -> None:
-        self.pieces, self.files = pieces, files
-        self.special_ids: dict[str, int] = {}
-        for role, names in SPECIALS.items():
-            found = next((index for index in map(pieces.find, names) if index is not None), None)
-            if found is None:
-                raise UserError(f"the tokenizer has none of the {role} pieces {' or '.join(names)}")
-            self.special_ids[role] = found
-        self.double_separator = pieces.find("[SEP]") is None  # RoBERTa: <s> A </s></s> B </s>
+    Names of special pieces in a text are text, but for the mask in `encode`: it stands where a reader wants a guess.
+    """
+
+    def __init__(
+        self, pieces: Pieces, files: Mapping[str, bytes] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.pieces, self.files, self.settings = pieces, dict(files or {}), dict(settings or {})
+        self.kind: Kind = pieces.kind
+        self.roles = {role: self._find(role) for role in SPECIALS}
+        known = {index for index in self.roles.values() if index is not None}
+        self.special_ids: frozenset[int] = frozenset(pieces.special() | known)
+        self.double_separator = pieces.find("[SEP]") is None  # RoBERTa: <s> A </s></s> B </s>, and one token type
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
         path = Path(path)
-        folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
-        if name is None:
-            name = next((known for known in FILES if (folder / known).is_file()), None)
-            if name is None:
-                raise UserError(f"{folder} holds no tokenizer; looked for {', '.join(FILES)}")
-        elif not path.is_file():
-            raise UserError(f"no tokenizer file {path}")
-        files = {name: (folder / name).read_bytes()}
         if path.is_dir():
-            files |= {beside: (folder / beside).read_bytes() for beside in BESIDE if (folder / beside).is_file()}
-        return cls(_open(folder / name, files, name), files)
+            name = next((known for known in FILES if (path / known).is_file()), None)
+            if name is None:
+                raise UserError(f"{path} holds no tokenizer; looked for {', '.join(FILES)}")
+            path = path / name
+        elif not path.is_file():
+            raise UserError(f"no tokenizer file {path}; give one of {', '.join(FILES)} or a folder with one")
+        settings = _read_settings(path.parent / "tokenizer_config.json")
+        pieces, files = _open(path, settings)
+        return cls(pieces, files, settings)
+
+    def _find(self, role: str) -> int | None:
+        """The id of a special piece: as the settings name it, or by the names in use."""
+        named = self.settings.get(f"{role}_token")
+        named = named.get("content") if isinstance(named, dict) else named
+        names = ([named] if isinstance(named, str) else []) + list(SPECIALS[role])
+        return next((index for index in map(self.pieces.find, names) if index is not None), None)
+
+    def _role(self, role: str) -> int:
+        index = self.roles[role]
+        if index is None:
+            raise UserError(
+                f"this tokenizer has no {role} piece ({' or '.join(SPECIALS[role])}); use one trained with specials"
+            )
+        return index
+
+    @property
+    def pad_id(self) -> int:
+        return self._role("pad")
+
+    @property
+    def unk_id(self) -> int:
+        return self._role("unk")
+
+    @property
+    def cls_id(self) -> int:
+        return self._role("cls")
+
+    @property
+    def sep_id(self) -> int:
+        return self._role("sep")
+
+    @property
+    def mask_id(self) -> int:
+        return self._role("mask")
 
     def __len__(self) -> int:
         return self.pieces.size()
 
-    def encode(self, text: str, pair: str | None = None) -> Encoding:
-        first = [self.special_ids["cls"], *self.pieces.encode(text), self.special_ids["sep"]]
-        if pair is None:
-            return Encoding(first, [0] * len(first))
-        second = [*self.pieces.encode(pair), self.special_ids["sep"]]
-        if self.double_separator:
-            second = [self.special_ids["sep"], *second]
-        return Encoding(first + second, [0] * len(first) + [1] * len(second))
+    def piece(self, index: int) -> str:
+        if not 0 <= index < len(self):
+            raise UserError(f"no piece {index}; this tokenizer has 0 to {len(self) - 1}")
+        return self.pieces.piece(index)
 
-    def decode(self, ids: list[int]) -> str:
-        return self.pieces.decode([index for index in ids if index not in self.special_ids.values()])
+    @cached_property
+    def word_start_table(self) -> NDArray[np.bool_]:
+        """For each id whether it starts a word. Specials do: no word reaches across them."""
+        starts = (i in self.special_ids or starts_word(self.pieces.piece(i), self.kind) for i in range(len(self)))
+        return np.fromiter(starts, np.bool_, len(self))
 
-    def save(self, folder: Path) -> None:
-        """The very files it was read from."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in self.files.items():
-            (folder / name).write_bytes(content)
-
-
-def _open(path: Path, files: dict[str, bytes], name: str) -> Pieces:
-    settings = _settings(path.parent, files)
-    try:
-        if name.endswith(".model"):
-            return SentencePieces(
-                files[name], bool(settings.get("do_lower_case", True)), bool(settings.get("keep_accents"))
-            )
-        if name == "tokenizer.json":
-            return LibraryPieces.from_json(files[name].decode())
-        if name.endswith(".txt"):
-            return LibraryPieces.wordpiece(files[name].decode().split("\n"), bool(settings.get("do_lower_case", True)))
-        if name == "vocab.json" and "merges.txt" in files:
-            return LibraryPieces.byte_level(json.loads(files[name]), files["merges.txt"].decode())
-    except UserError:
-        raise
-    except Exception as problem:  # noqa: BLE001  the libraries raise plain Exception for a broken file
-        raise UserError(f"{path} is not a tokenizer that can be read: {str(problem).splitlines()[0]}") from None
-    raise UserError(f"{path} is not one of {', '.join(FILES)} (vocab.json goes with merges.txt)")
-
-
-def _settings(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
-    try:
-        settings = json.loads(files.get("tokenizer_config.json", b"{}"))
-    except ValueError as problem:
-        raise UserError(f"{folder / 'tokenizer_config.json'} is not JSON: {problem}") from None
-    return settings if isinstance(settings, dict) else {}
-
-
-class SentencePieces:
-    """ALBERT: NFKD, combining marks dropped, lower-cased, SentencePiece, then `9,` is split again into `9` and `,`."""
-
-    def __init__(self, model: bytes, lower: bool, keep_accents: bool) -> None:
-        from sentencepiece import SentencePieceProcessor
-
-        self.model = SentencePieceProcessor(model_proto=model)
-        self.lower, self.keep_accents = lower, keep_accents
-
-    def size(self) -> int:
-        return int(self.model.get_piece_size())
-
-    def find(self, piece: str) -> int | None:
-        index = int(self.model.piece_to_id(piece))
-        return index if self.model.id_to_piece(index) == piece else None
-
-    def normalise(self, text: str) -> str:
-        text = " ".join(text.split())
-        if not self.keep_accents:
-            text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-        return text.lower() if self.lower else text
-
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, pair: str | None = None, max_length: int | None = None) -> Encoding:
+        """One text, or a pair, with its specials; longer than `max_length`, the longer text loses its end first."""
+        rows = [self._spans(each) for each in ((text,) if pair is None else (text, pair))]
+        cls, sep = self.roles["cls"], self.roles["sep"]
+        before = [[cls], [sep] if self.double_separator else []]
+        frame = [[i for i in special if i is not None] for special in before[: len(rows)]]
+        after = [] if sep is None else [sep]
+        if max_length is not None:
+            rows = _truncate(rows, max_length, sum(map(len, frame)) + len(after) * len(rows))
         ids: list[int] = []
-        for piece in self.model.encode(self.normalise(text), out_type=str):
-            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
-                parts = self.model.encode(piece[:-1].replace("▁", ""), out_type=str)
-                ids.extend(self.model.piece_to_id([*parts, ","]))
-            else:
-                ids.append(self.model.piece_to_id(piece))
-        return ids
+        types: list[int] = []
+        offsets: Spans = []
+        texts: list[int] = []
+        for number, (found, spans) in enumerate(rows):
+            ids += frame[number] + found + after
+            offsets += [(0, 0)] * len(frame[number]) + spans + [(0, 0)] * len(after)
+            texts += [-1] * len(frame[number]) + [number] * len(found) + [-1] * len(after)
+            types += [0 if self.double_separator else number] * (len(ids) - len(types))
+        return Encoding(
+            input_ids=ids,
+            token_type_ids=types,
+            special_mask=[index in self.special_ids for index in ids],
+            word_starts=self.word_start_table[ids].tolist() if ids else [],
+            offsets=offsets,
+            texts=texts,
+        )
 
-    def decode(self, ids: list[int]) -> str:
-        return str(self.model.decode(ids))
+    def _spans(self, text: str) -> tuple[list[int], Spans]:
+        mask = self.roles["mask"]
+        if mask is None or (name := self.pieces.piece(mask)) not in text:
+            ids, spans = self.pieces.spans(text)
+            return ids, cover(text, spans)
+        ids, spans, at = [], [], 0
+        for part in re.split(rf"(\s*{re.escape(name)})", text):  # the space before a mask is the mask's
+            if part.endswith(name):
+                ids.append(mask)
+                spans.append((at + len(part) - len(name), at + len(part)))
+            elif part:
+                more, places = self.pieces.spans(part)
+                ids += more
+                spans += [(start + at, end + at) for start, end in cover(part, places)]
+            at += len(part)
+        return ids, spans
+
+    def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """All ids of many texts in one row, and how many each text has: no specials, no offsets, for corpora."""
+        return self.pieces.bulk(texts)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the pieces, specials left out."""
+        return self.pieces.decode([int(index) for index in ids if index not in self.special_ids])
+
+    def save(self, folder: str | Path) -> None:
+        """A folder that `load` reads back, and with which `transformers` gives the same ids."""
+        folder = Path(folder)
+        settings = self._published_settings()
+        files = self.files | {"tokenizer_config.json": settings_json(settings)}
+        if isinstance(self.pieces, UnigramPieces):
+            files["tokenizer.json"] = unigram_json(self.pieces)
+        elif isinstance(self.pieces, LibraryPieces):
+            files["tokenizer.json"] = library_json(self.pieces, self.pieces.find)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                replace_file(folder / name, content)
+        except OSError as problem:
+            raise UserError(f"cannot write {folder}: {problem.strerror or problem}") from None
+
+    def _published_settings(self) -> dict[str, Any]:
+        """`tokenizer_config.json`: ours, with whatever else the one that was read said."""
+        settings = dict(self.settings)
+        # the plain class takes tokenizer.json as it is; those of the families build their own from the vocabulary
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        settings |= {f"{r}_token": self.pieces.piece(index) for r, index in self.roles.items() if index is not None}
+        if isinstance(self.pieces, UnigramPieces):
+            normalise = self.pieces.normalise
+            settings |= {"do_lower_case": normalise.lower, "keep_accents": normalise.keep_accents}
+        settings.setdefault("clean_up_tokenization_spaces", False)
+        types = [] if self.double_separator else ["token_type_ids"]
+        settings.setdefault("model_input_names", ["input_ids", *types, "attention_mask"])
+        return settings
 
 
-class LibraryPieces:
-    """WordPiece and byte-level BPE, through the `tokenizers` library."""
+def _truncate(rows: list[tuple[list[int], Spans]], most: int, specials: int) -> list[tuple[list[int], Spans]]:
+    """The longer text loses its end until both fit, then both do: as `transformers` truncates `longest_first`."""
+    room = most - specials
+    if room < 0:
+        raise UserError(f"max_length = {most} leaves no room for text; {specials} special pieces stand around it")
+    sizes = [len(ids) for ids, _ in rows]
+    if sum(sizes) > room:
+        if len(sizes) == 1:
+            sizes = [room]
+        else:
+            short, long = min(sizes), max(sizes)
+            long = max(short, room - short)
+            if short + long > room:
+                short, long = room // 2, room - room // 2
+            sizes = [long, short] if sizes[0] > sizes[1] else [short, long]
+    return [(ids[:size], spans[:size]) for (ids, spans), size in zip(rows, sizes, strict=True)]
 
-    def __init__(self, library: Any) -> None:
-        self.library = library
-        self.library.no_padding()
-        self.library.no_truncation()
 
-    @classmethod
-    def from_json(cls, text: str) -> "LibraryPieces":
-        from tokenizers import Tokenizer as Library
+def _read_settings(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UserError(f"{path} is not JSON: {_first_line(problem)}") from None
+    if not isinstance(settings, dict):
+        raise UserError(f"{path} is not a JSON object")
+    return settings
 
-        return cls(Library.from_str(text))
 
-    @classmethod
-    def wordpiece(cls, lines: list[str], lower: bool) -> "LibraryPieces":
-        from tokenizers import Tokenizer as Library
-        from tokenizers import decoders, models, normalizers, pre_tokenizers
+def _open(path: Path, settings: Mapping[str, Any]) -> tuple[Pieces, dict[str, bytes]]:
+    """The pieces in a file, and what `save` has to write again under the usual names."""
+    content = _read(path)
+    if path.name.endswith(".model"):
+        normalise = Normaliser(
+            lower=bool(settings.get("do_lower_case", True)), keep_accents=bool(settings.get("keep_accents", False))
+        )
+        return _guard(path, lambda: UnigramPieces(content, normalise)), {"spiece.model": content}
+    if path.name.endswith("tokenizer.json"):
+        return _guard(path, lambda: from_json(content.decode("utf-8"))), {}
+    if path.name.endswith(".txt") and not path.name.endswith("merges.txt"):
+        lines = _guard(path, lambda: content.decode("utf-8").split("\n"))
+        return _guard(path, lambda: from_wordpiece(lines, settings)), {"vocab.txt": content}
+    if path.name.endswith("vocab.json"):
+        beside = path.with_name(path.name.removesuffix("vocab.json") + "merges.txt")
+        if not beside.is_file():
+            raise UserError(f"{path} goes with {beside.name}, which is not beside it; put both into one folder")
+        merges = _read(beside)
+        pieces = _guard(path, lambda: from_byte_level(json.loads(content), merges.decode("utf-8"), settings))
+        return pieces, {"vocab.json": content, "merges.txt": merges}
+    raise UserError(f"{path} is no tokenizer file; give one of {', '.join(FILES)} (vocab.json goes with merges.txt)")
 
-        vocabulary = {line.rstrip("\r"): index for index, line in enumerate(lines) if line}
-        library = Library(models.WordPiece(vocabulary, unk_token="[UNK]"))
-        library.normalizer = normalizers.BertNormalizer(lowercase=lower)
-        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        library.decoder = decoders.WordPiece()
-        library.add_special_tokens([name for names in SPECIALS.values() for name in names if name in vocabulary])
-        return cls(library)
 
-    @classmethod
-    def byte_level(cls, vocabulary: dict[str, int], merges: str) -> "LibraryPieces":
-        from tokenizers import Tokenizer as Library
-        from tokenizers import decoders, models, pre_tokenizers
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise UserError(f"cannot read {path}: {problem.strerror or problem}") from None
 
-        pairs = [tuple(line.split(" ")) for line in merges.split("\n") if line and not line.startswith("#version")]
-        library = Library(models.BPE(vocabulary, [(a, b) for a, b in pairs]))
-        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        library.decoder = decoders.ByteLevel()
-        library.add_special_tokens([name for names in SPECIALS.values() for name in names if name in vocabulary])
-        return cls(library)
 
-    def size(self) -> int:
-        return int(self.library.get_vocab_size())
+def _guard(path: Path, work: Callable[[], T]) -> T:
+    """What the libraries raise for a broken file, even a Rust panic, in one line."""
+    try:
+        return work()
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except UserError as problem:
+        raise UserError(f"{path}: {problem}") from None
+    except BaseException as problem:  # noqa: BLE001
+        raise UserError(f"{path} is not a tokenizer that can be read: {_first_line(problem)}") from None
 
-    def find(self, piece: str) -> int | None:
-        found: int | None = self.library.token_to_id(piece)
-        return found
 
-    def encode(self, text: str) -> list[int]:
-        return list(self.library.encode(text, add_special_tokens=False).ids)
-
-    def decode(self, ids: list[int]) -> str:
-        return str(self.library.decode(ids))
+def _first_line(problem: BaseException) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
