@@ -5,16 +5,16 @@ if need be; with several ranks each takes its own slice of the rows, so the rank
 """
 
 import multiprocessing
-import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from litebert.config import ExampleConfig, UserError
+from litebert.corpus.engines import leave_with_parent
 from litebert.corpus.examples import Batch, Examples
 from litebert.corpus.shards import Corpus, Part
 from litebert.text.tokenizer import Tokenizer
@@ -53,24 +53,24 @@ class Stream:
 
 def take(examples: Examples, stream: Stream, place: Place) -> tuple[Batch, Place]:
     """This rank's rows of the batch at a place, and the place after it."""
-    wanted: list[tuple[int, int, int]] = []  # epoch, first, last
-    epoch, index, left = place.epoch, place.index, stream.size
-    while left:
-        count = min(left, len(examples.epoch(epoch)) - index)
-        wanted.append((epoch, index, index + count))
-        left -= count
-        index += count
-        if index == len(examples.epoch(epoch)):
-            epoch, index = epoch + 1, 0
     share = stream.size // stream.ranks
-    low, high = stream.rank * share, (stream.rank + 1) * share
-    batches, seen = [], 0
-    for number, first, last in wanted:
-        begin, end = max(low - seen, 0), min(high - seen, last - first)
-        if begin < end:
-            batches.append(examples.batch(number, np.arange(first + begin, first + end)))
-        seen += last - first
-    return join(batches, examples.pad_id), Place(epoch, index)
+    here, rows = skip(examples, place, stream.rank * share), []
+    left = share
+    while left:
+        count = min(left, len(examples.epoch(here.epoch)) - here.index)
+        rows.append(examples.batch(here.epoch, np.arange(here.index, here.index + count)))
+        here = skip(examples, here, count)
+        left -= count
+    return join(rows, examples.pad_id), skip(examples, place, stream.size)
+
+
+def skip(examples: Examples, place: Place, count: int) -> Place:
+    """The place so many examples further on."""
+    epoch, index = place.epoch, place.index + count
+    while index >= len(examples.epoch(epoch)):
+        index -= len(examples.epoch(epoch))
+        epoch += 1
+    return Place(epoch, index)
 
 
 def join(batches: list[Batch], pad_id: int) -> Batch:
@@ -80,7 +80,7 @@ def join(batches: list[Batch], pad_id: int) -> Batch:
     width = max(batch.input_ids.shape[1] for batch in batches)
     rows = np.cumsum([0] + [len(batch.lengths) for batch in batches])
 
-    def wide(array: np.ndarray, value: int) -> np.ndarray:  # type: ignore[type-arg]
+    def wide(array: NDArray[np.int32], value: int) -> NDArray[np.int32]:
         return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
 
     positions = [
@@ -99,7 +99,10 @@ def join(batches: list[Batch], pad_id: int) -> Batch:
     )
 
 
-def batches(stream: Stream, place: Place = Place(), workers: int = 0, ahead: int = 4) -> Iterator[tuple[Batch, Place]]:
+START = Place()
+
+
+def batches(stream: Stream, place: Place = START, workers: int = 0, ahead: int = 4) -> Iterator[tuple[Batch, Place]]:
     """Batch after batch, each with the place that follows it; `workers` other processes make them ahead of time."""
     if workers < 1:
         examples = stream.examples()
@@ -136,9 +139,7 @@ def batches(stream: Stream, place: Place = Place(), workers: int = 0, ahead: int
 
 def _produce(pipe: Connection, permit: object, stream: Stream, place: Place, number: int, workers: int) -> None:
     """Every workers-th batch, starting with the number-th."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    leave_with_parent()
     examples = stream.examples(check=False)
     while True:
         for turn in range(workers):
@@ -147,13 +148,4 @@ def _produce(pipe: Connection, permit: object, stream: Stream, place: Place, num
                 batch, place = take(examples, stream, place)
                 pipe.send((batch, place))
             else:
-                place = skip(examples, stream, place)
-
-
-def skip(examples: Examples, stream: Stream, place: Place) -> Place:
-    """The place one batch further on."""
-    epoch, index = place.epoch, place.index + stream.size
-    while index >= len(examples.epoch(epoch)):
-        index -= len(examples.epoch(epoch))
-        epoch += 1
-    return Place(epoch, index)
+                place = skip(examples, place, stream.size)

@@ -1,8 +1,8 @@
 """Documents -> fewer documents: exact duplicates and documents that hold a benchmark's text, both counted.
 
 Duplicates are found in two passes over the text with a bounded memory: the first writes an 8-byte digest of every
-paragraph and document into bucket files by its leading bits, then each bucket is sorted alone; what remains is one bit for
-each paragraph. The first occurrence stays.
+paragraph and document into bucket files by its leading bits, then each bucket is sorted alone; what remains is one bit
+for each paragraph. The first occurrence stays.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Where blocks are encoded: in this process, on this machine's cores, or on a Ray cluster. Results come as they finish."""
+"""Where blocks are encoded: in this process, on this machine's cores, or on Ray. Results come as they finish."""
 
 import multiprocessing
 import os
@@ -64,9 +64,19 @@ def _start(settings: Settings) -> None:
     """In a worker: keep the settings, and leave when the main process is gone, however it went."""
     global _settings
     _settings = settings
+    leave_with_parent()
+
+
+def leave_with_parent() -> None:
+    """A worker must not outlive a main process that was killed."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _encode(texts: list[str]) -> Encoded:

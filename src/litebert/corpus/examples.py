@@ -101,7 +101,8 @@ class Examples:
         if self.config.objective == "mlm":
             return np.zeros(len(index), dtype=np.int64)
         coin = uniform(keys(self.seed, epoch, index // 2), 7) < 0.5
-        return (coin ^ (index % 2 == 1)).astype(np.int64)
+        labels: NDArray[np.int64] = (coin ^ (index % 2 == 1)).astype(np.int64)
+        return labels
 
     def _pairs(
         self,

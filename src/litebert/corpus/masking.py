@@ -67,7 +67,8 @@ def mask_batch(
 
 
 def _budget(maskable: Flags, example: Keys, rate: float) -> NDArray[np.float64]:
-    return rate * maskable.sum(1) + uniform(example, 0)  # rounded down, this is right on average
+    budget: NDArray[np.float64] = rate * maskable.sum(1) + uniform(example, 0)
+    return budget  # rounded down, this is right on average
 
 
 def _single_pieces(maskable: Flags, example: Keys, rate: float) -> Flags:
@@ -81,7 +82,7 @@ def _single_pieces(maskable: Flags, example: Keys, rate: float) -> Flags:
 
 
 def _spans(maskable: Flags, word: Flags, example: Keys, config: MaskConfig) -> tuple[Flags, NDArray[np.int64]]:
-    rows, width = maskable.shape
+    rows = len(maskable)
     before = np.zeros_like(maskable)
     before[:, 1:] = maskable[:, :-1]
     start = maskable & (word | ~before)  # a segment's first piece always starts a word

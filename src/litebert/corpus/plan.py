@@ -35,7 +35,7 @@ def plan_shard(shard: Shard, config: ExampleConfig, room: int, seed: int, epoch:
     start = starts_of(shard)
     key = keys(seed, epoch, number)
     if config.layout == "full-sentences":
-        return _full_sentences(start, document_spans(shard), room, float(uniform(key, 0)))
+        return _full_sentences(start, document_spans(shard)[0], room, float(uniform(key, 0)))
     first, last = document_spans(shard)
     least = 2 if config.pairs else 1
     able = last - first >= least
@@ -79,11 +79,8 @@ def _end(
     return np.searchsorted(start, start[at] + wanted, side="right") - 1  # doc-sentences: whole sentences only
 
 
-def _full_sentences(
-    start: NDArray[np.int64], documents: tuple[NDArray[np.int64], NDArray[np.int64]], room: int, luck: float
-) -> Runs:
+def _full_sentences(start: NDArray[np.int64], first: NDArray[np.int64], room: int, luck: float) -> Runs:
     """Whole sentences up to the room, across documents; each document's end takes a piece more for its separator."""
-    first, last = documents
     sentences = len(start) - 1
     crossed = np.zeros(sentences + 1, dtype=np.int64)
     crossed[first[1:]] = 1  # a separator stands before each document but the first

@@ -1,7 +1,7 @@
 """Random numbers that depend on what they are for and on nothing else.
 
-A draw is a hash of (key, counter), so example 7,654,321 of epoch 3 looks the same in any batch, on any worker, after any
-restart; and a whole batch of them is a few array operations. The mixing function is SplitMix64's.
+A draw is a hash of (key, counter), so example 7,654,321 of epoch 3 looks the same in any batch, on any worker, after
+any restart; and a whole batch of them is a few array operations. The mixing function is SplitMix64's.
 """
 
 import numpy as np

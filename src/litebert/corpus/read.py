@@ -7,6 +7,7 @@ import bz2
 import csv
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import sys
@@ -157,7 +158,7 @@ def _raw(source: Source) -> IO[bytes]:
         raise UserError(f"cannot read {source.path}: {problem.strerror or problem}") from None
 
 
-def _open(source: Source) -> IO[bytes]:
+def _open(source: Source) -> Any:
     raw = _raw(source)
     match source.compression:
         case ".gz":
@@ -173,15 +174,8 @@ def _open(source: Source) -> IO[bytes]:
                 raise UserError(
                     f"{source.path} needs zstandard; install it with: pip install 'litebert[corpus]'"
                 ) from None
-            stream: Any = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-            return _buffered(stream)
+            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True), 1 << 20)
     return raw
-
-
-def _buffered(stream: Any) -> IO[bytes]:
-    import io
-
-    return io.BufferedReader(stream, 1 << 20)  # type: ignore[return-value]
 
 
 def read_lines(source: Source, bad: Bad) -> Iterator[tuple[int, str | None]]:

@@ -51,8 +51,8 @@ def id_type(vocab_size: int) -> np.dtype[Any]:
 
 def shard_bytes(
     ids: NDArray[np.integer],
-    sentence_lengths: Sequence[int] | NDArray[np.integer],
-    per_document: Sequence[int],
+    sentence_lengths: NDArray[np.integer],
+    per_document: NDArray[np.integer],
     vocab: int,
 ) -> bytes:
     """The content of a shard file."""

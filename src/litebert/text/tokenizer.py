@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -120,6 +121,15 @@ class Tokenizer:
     @property
     def mask_id(self) -> int:
         return self._role("mask")
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of what decides the ids, the same before and after saving: shards and models name it."""
+        if isinstance(self.pieces, UnigramPieces):
+            normalise = self.pieces.normalise
+            return sha256(self.pieces.file + f"{normalise.lower} {normalise.keep_accents}".encode()).hexdigest()
+        assert isinstance(self.pieces, LibraryPieces)
+        return sha256(library_json(self.pieces, self.pieces.find)).hexdigest()
 
     def __len__(self) -> int:
         return self.pieces.size()
