@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import bench, model, text
+from litebert.cli import bench, corpus, model, text
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 for command in (model.demo, model.info, model.export, model.convert):
     app.command()(command)
 app.add_typer(text.app, name="tokenizer")
+app.add_typer(corpus.app, name="corpus")
 app.add_typer(bench.app, name="bench")
 
 
