@@ -1,0 +1,169 @@
+"""Reading: every format and compression, and one line with file and row for whatever is broken."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+
+import pytest
+
+from litebert.config import UserError
+from litebert.corpus.read import Bad, checksum, find_sources, read_documents
+
+TEXTS = ["First line.\nSecond line, with a comma.", "Über Äpfel.", 'Third: "quoted".']
+
+
+def as_text() -> bytes:
+    return "\n\n".join(TEXTS).encode() + b"\n"
+
+
+def as_jsonl(column: str = "text") -> bytes:
+    return "".join(
+        json.dumps({"id": i, column: text}, ensure_ascii=False) + "\n" for i, text in enumerate(TEXTS)
+    ).encode()
+
+
+def as_csv(column: str = "text") -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["id", column])
+    writer.writerows(enumerate(TEXTS))
+    return out.getvalue().encode()
+
+
+def as_tsv() -> bytes:
+    return "\n".join(["id\ttext", *(f"{i}\t{text.replace(chr(10), ' ')}" for i, text in enumerate(TEXTS))]).encode()
+
+
+def as_parquet(column: str = "text") -> bytes:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    sink = io.BytesIO()
+    parquet.write_table(arrow.table({"id": [0, 1, 2], column: TEXTS}), sink)
+    return sink.getvalue()
+
+
+def zstd(content: bytes) -> bytes:
+    return pytest.importorskip("zstandard").ZstdCompressor().compress(content)
+
+
+FORMATS = {"a.txt": as_text, "a.jsonl": as_jsonl, "a.csv": as_csv, "a.tsv": as_tsv, "a.parquet": as_parquet}
+PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+def read(*inputs, column="text", skip=False):
+    bad = Bad(skip=skip)
+    return list(read_documents(find_sources(inputs), column, bad)), bad
+
+
+@pytest.mark.parametrize("packing", PACK)
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_reads_plain_and_compressed(name, packing, tmp_path):
+    if name == "a.parquet" and packing:
+        pytest.skip("Parquet compresses inside")
+    path = tmp_path / (name + packing)
+    path.write_bytes(PACK[packing](FORMATS[name]()))
+    texts, _ = read(path)
+    assert [" ".join(text.split()) for text in texts] == [" ".join(text.split()) for text in TEXTS]
+
+
+@pytest.mark.parametrize(("name", "make"), [("a.jsonl", as_jsonl), ("a.csv", as_csv), ("a.parquet", as_parquet)])
+def test_the_text_column_is_chosen_by_name(name, make, tmp_path):
+    (tmp_path / name).write_bytes(make("body"))
+    assert read(tmp_path / name, column="body")[0] == TEXTS
+    with pytest.raises(UserError, match=r"no column .bdy.; did you mean .body."):
+        read(tmp_path / name, column="bdy")
+
+
+def test_folders_and_patterns_are_read_in_the_order_of_their_names(tmp_path):
+    for name in ("b/2.txt", "b/1.txt", "a.txt", "b/.hidden.txt", "b/picture.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert [source.name for source in find_sources([tmp_path / "b", tmp_path / "a.txt"])] == ["1.txt", "2.txt", "a.txt"]
+    assert [source.name for source in find_sources([str(tmp_path / "**/*.txt")])] == ["a.txt", "1.txt", "2.txt"]
+
+
+def test_urls_are_read_through_fsspec():
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    for name in ("one", "two"):
+        with files.open(f"/corpus/{name}.txt.gz", "wb") as file:
+            file.write(gzip.compress(f"Document {name}.".encode()))
+    try:
+        assert read("memory://corpus/*.gz")[0] == ["Document one.", "Document two."]
+        assert read("memory://corpus")[0] == ["Document one.", "Document two."]
+        assert checksum(find_sources(["memory://corpus/one.txt.gz"])[0])[0] > 0
+    finally:
+        files.rm("/corpus", recursive=True)
+
+
+BROKEN = [
+    ("a.jsonl", b'{"text": "good"}\n{"text": \n{"text": "fine"}\n', "a.jsonl, row 2: not JSON", "not JSON", 2),
+    ("a.jsonl", b'{"text": "good"}\n[1]\n', "a.jsonl, row 2: not a JSON object but list", "not JSON", 1),
+    ("a.jsonl", b'{"text": "good"}\n{"txt": "x"}\n', "row 2: no column 'text'; did you mean 'txt'?", "no column", 1),
+    ("a.jsonl", b'{"text": "good"}\n{"text": 7}\n', "row 2: 'text' holds int, not text", "not text", 1),
+    ("a.jsonl", b'{"text": "good"}\n{"text": "\xff"}\n', "row 2: byte 0xff at 10 is not UTF-8", "encoding", 1),
+    ("a.txt", b"good\n\nb\xe4d\n\nfine\n", "a.txt, row 3: byte 0xe4 at 1 is not UTF-8", "encoding", 2),
+    ("a.csv", b"text,n\ngood,1\nbad\nfine,2\n", "a.csv, row 3: 1 fields where the header has 2", "fields", 2),
+    ("a.csv", b"text,n\ngood,1\nb\xe4d,2\nfine,3\n", "a.csv, row 3: byte 0xe4 at 1 is not UTF-8", "encoding", 2),
+    ("a.txt.gz", gzip.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
+    ("a.txt.xz", lzma.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
+    ("a.txt.bz2", bz2.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
+    ("a.txt.gz", b"not gzip at all", "a.txt.gz, row 1: the file breaks off here", "broken file", 0),
+    ("a.parquet", b"not parquet", "a.parquet, row 1: not Parquet, or broken", "broken file", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "sentence", "kind", "left"), BROKEN)
+def test_a_broken_row_names_its_file_and_row_or_is_counted(name, content, sentence, kind, left, tmp_path):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as problem:
+        read(tmp_path / name)
+    assert sentence in str(problem.value)
+    assert "--skip-bad" in str(problem.value)
+    assert "\n" not in str(problem.value)
+    texts, bad = read(tmp_path / name, skip=True)
+    assert bad.counts[kind] == 1
+    assert sentence in bad.first[0]
+    if left is not None:
+        assert len(texts) == left
+
+
+def test_an_empty_file_is_said_and_empty_texts_are_counted(tmp_path):
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(UserError, match="the file holds no text"):
+        read(tmp_path / "a.txt")
+    (tmp_path / "b.jsonl").write_text('{"text": "  "}\n{"text": "x"}\n')
+    texts, bad = read(tmp_path / "b.jsonl")
+    assert texts == ["x"]
+    assert bad.counts["empty"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("nowhere.txt", "no file or folder"),
+        ("*.nothing", "nothing to read at"),
+        ("image.png", "is of no kind that can be read: .txt"),
+        ("same.txt", "is named twice"),
+    ],
+)
+def test_inputs_that_lead_nowhere_are_one_line(given, sentence, tmp_path):
+    for name in ("image.png", "same.txt"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(UserError, match=sentence):
+        find_sources([tmp_path / given] * (2 if given == "same.txt" else 1))
+
+
+@pytest.mark.parametrize(("package", "name"), [("zstandard", "a.txt.zst"), ("pyarrow", "a.parquet")])
+def test_a_missing_package_names_the_extra(package, name, tmp_path, monkeypatch):
+    import sys
+
+    (tmp_path / name).write_bytes(b"x")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=r"pip install 'litebert\[corpus\]'"):
+        read(tmp_path / name)
