@@ -10,7 +10,7 @@ import torch
 from litebert.config import PRESETS, ModelConfig
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing in the suite may wait for a network
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # tiny tensors: a second thread only waits
 
 
 @pytest.fixture(scope="session")

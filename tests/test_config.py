@@ -2,8 +2,9 @@
 
 import pytest
 
-from litebert.config import PRESETS, ModelConfig, UserError, apply_sets, load_recipe, parse, preset, recipe_names
+from litebert.config import PRESETS, ModelConfig, UserError, apply_sets, load_recipe, preset, recipe_names
 from litebert.model.heads import Network
+from litebert.strict import parse
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -59,7 +60,7 @@ def test_a_recipe_is_found_by_path_and_changed_by_set(tmp_path):
         ({"sharing": "al"}, "model.sharing = 'al'; did you mean 'all'?"),
         ({"sharing": "zz"}, "model.sharing = 'zz'; allowed: none, attention, ffn, all"),
         ({"preset": "albert-bsae"}, "unknown preset 'albert-bsae'; did you mean 'albert-base'?"),
-        ({"preset": 3}, "preset in [model] takes a name, not 3"),
+        ({"preset": 3}, "preset takes a name, not 3"),
         ({"heads": 7}, "[model]: hidden_size = 768 does not divide into heads = 7; the nearest is 6"),
         ({"groups": 13}, "[model]: groups = 13 is more than layers = 12; each group needs a layer"),
         ({"sharing": "none", "groups": 2}, "[model]: groups = 2 says nothing with sharing = 'none'"),

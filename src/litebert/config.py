@@ -1,30 +1,36 @@
-"""Settings in, checked values out: `ModelConfig`, `HeadConfig`, the `PRESETS`, and strict TOML recipes.
+"""The settings and where they come from: `ModelConfig` and its fellows, the `PRESETS`, and TOML recipes.
 
 Only the standard library is imported here, so `litebert --help` and recipe errors are instant.
 """
 
-import dataclasses
-import difflib
 import tomllib
-import types
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from litebert.strict import UserError, check_types, neighbour, parse
 
-class UserError(Exception):
-    """A mistake of the user's: one line with the value, the rule and the remedy. The command line exits with 2."""
-
+__all__ = [  # what stands above this file, for all below it
+    "PRESETS",
+    "ExampleConfig",
+    "HeadConfig",
+    "MaskConfig",
+    "ModelConfig",
+    "Recipe",
+    "UserError",
+    "apply_sets",
+    "load_recipe",
+    "preset",
+    "recipe_names",
+]
 
 Family = Literal["albert", "bert", "roberta", "distilbert"]
 Sharing = Literal["none", "attention", "ffn", "all"]
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 HeadKind = Literal["mlm", "pair", "classify", "regress", "tag", "span", "span-beam", "choice"]
-
-T = TypeVar("T")
 
 # A config may come from a stranger, and must not be able to fill the memory before its tensors have been looked at.
 MOST_LAYERS = 4096
@@ -69,6 +75,7 @@ class ModelConfig:
     init_std: float = 0.02
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("vocab_size", "embedding_size", "hidden_size", "ffn_size", "layers", "heads", "positions"):
             _at_least(self, name, 1)
             if getattr(self, name) > MOST_SIZE:
@@ -77,11 +84,13 @@ class ModelConfig:
             _at_least(self, name, 1)
         for name in ("position_offset", "token_types", "pad_id"):
             _at_least(self, name, 0)
+            if getattr(self, name) > MOST_SIZE:
+                raise UserError(f"{name} = {getattr(self, name)} is more than the {MOST_SIZE} allowed")
         for name in ("dropout", "attention_dropout"):
             _probability(self, name)
         for name in ("norm_eps", "init_std"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} = {getattr(self, name)} must be above 0")
+            if not 0 < getattr(self, name) < 1:
+                raise UserError(f"{name} = {getattr(self, name)} must be above 0 and below 1")
         if self.hidden_size % self.heads:
             near = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
             best = min(near, key=lambda h: abs(h - self.heads))
@@ -99,10 +108,19 @@ class ModelConfig:
         if self.pad_id >= self.vocab_size:
             raise UserError(f"pad_id = {self.pad_id} is outside the vocabulary of {self.vocab_size} pieces")
 
+    @staticmethod
+    def from_preset(name: Any) -> "ModelConfig":
+        return preset(name)
+
     @property
     def projects(self) -> bool:
         """Whether a linear map stands between the embeddings (E) and the trunk (H)."""
         return self.projection == "always" or self.embedding_size != self.hidden_size
+
+    @property
+    def one_layer(self) -> bool:
+        """Whether every layer is the same one, so that it can run any number of times."""
+        return self.sharing == "all" and self.groups == 1
 
     @property
     def depth(self) -> int:
@@ -114,17 +132,25 @@ class HeadConfig:
     """What stands on the encoder. A model may carry several heads of different kinds (masked LM and sentence pair)."""
 
     kind: HeadKind
-    labels: tuple[str, ...] = ()  # names, in the order of the logits; classify and tag need them
+    labels: tuple[str, ...] = ()  # names, in the order of the logits; classify and tag need them, regress may have one
+    several: bool = False  # classify: each label is true or not by itself
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         _probability(self, "dropout")
-        if self.kind in ("classify", "tag"):
-            if len(self.labels) < 1:
-                raise UserError(f"a {self.kind} head needs the names of its labels")
-            if len(set(self.labels)) != len(self.labels):
-                twice = next(name for name in self.labels if self.labels.count(name) > 1)
-                raise UserError(f"label {twice!r} is named twice in the {self.kind} head")
+        least, most = {"classify": (1, None), "tag": (1, None), "regress": (0, 1)}.get(self.kind, (0, 0))
+        if len(self.labels) < least:
+            raise UserError(f"a {self.kind} head needs the names of its labels")
+        if most is not None and len(self.labels) > most:
+            raise UserError(f"a {self.kind} head has no use for {len(self.labels)} labels")
+        if len(set(self.labels)) != len(self.labels):
+            twice = next(name for name in self.labels if self.labels.count(name) > 1)
+            raise UserError(f"label {twice!r} is named twice in the {self.kind} head")
+        if self.several and self.kind != "classify":
+            raise UserError(f"several labels at once are for a classify head, not for {self.kind}")
+        if self.dropout and self.kind == "mlm":
+            raise UserError("a masked-LM head has no dropout")
 
 
 Layout = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
@@ -141,6 +167,7 @@ class MaskConfig:
     random: float = 0.1  # shown as another piece; the rest are shown as they are
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("rate", "masked", "random"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} = {getattr(self, name)} must be a share between 0 and 1")
@@ -163,6 +190,7 @@ class ExampleConfig:
     mask: MaskConfig = MaskConfig()
 
     def __post_init__(self) -> None:
+        check_types(self)
         _at_least(self, "length", 8)
         _at_least(self, "static_copies", 0)
         if not 0 <= self.short_rate <= 1:
@@ -248,7 +276,9 @@ class Recipe:
     model: ModelConfig
 
 
-def preset(name: str) -> ModelConfig:
+def preset(name: Any) -> ModelConfig:
+    if not isinstance(name, str):
+        raise UserError(f"preset takes a name, not {name!r}")
     if name not in PRESETS:
         raise UserError(f"unknown preset {name!r}{neighbour(name, PRESETS)}")
     return PRESETS[name]
@@ -318,68 +348,3 @@ def _assign(table: dict[str, Any], assignment: str) -> None:
         if not isinstance(table, dict):
             raise UserError(f"--set {assignment!r}: {parent} is a value, not a section")
     table[last] = value
-
-
-def parse(kind: type[T], table: Mapping[str, Any], where: str = "") -> T:
-    """A table of plain values as a checked dataclass; wrong keys, types and values stop with one line."""
-    place = f"[{where}]" if where else "the recipe"
-    values: dict[str, Any] = {}
-    if kind is ModelConfig and "preset" in table:
-        if not isinstance(table["preset"], str):
-            raise UserError(f"preset in {place} takes a name, not {table['preset']!r}")
-        base = preset(table["preset"])
-        values = {field.name: getattr(base, field.name) for field in fields(base)}
-        table = {key: value for key, value in table.items() if key != "preset"}
-    hints = get_type_hints(kind)
-    for key, value in table.items():
-        if key not in hints:
-            raise UserError(f"unknown key {key!r} in {place}{neighbour(key, hints)}")
-        values[key] = _typed(hints[key], value, f"{where}.{key}" if where else key)
-    required = [f.name for f in fields(kind) if f.default is f.default_factory is dataclasses.MISSING]  # type: ignore[arg-type]
-    for name in required:
-        if name not in values:
-            raise UserError(f"{place} lacks {name!r}")
-    try:
-        return kind(**values)
-    except UserError as problem:
-        raise UserError(f"{place}: {problem}") from None
-
-
-_SCALARS: dict[type, tuple[str, Callable[[Any], bool]]] = {
-    bool: ("true or false", lambda v: isinstance(v, bool)),
-    int: ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    float: ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
-    str: ("a string", lambda v: isinstance(v, str)),
-}
-
-
-def _typed(hint: Any, value: Any, key: str) -> Any:
-    """`value` if it is what `hint` says, with lists as tuples and whole numbers as floats where those are wanted."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if not isinstance(value, Mapping):
-            raise UserError(f"{key} is a section, [{key}], not {value!r}")
-        return parse(hint, value, key)
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        if value not in args:
-            raise UserError(f"{key} = {value!r}{neighbour(str(value), args)}")
-        return value
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _typed(next(arg for arg in args if arg is not type(None)), value, key)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(f"{key} takes a list, not {value!r}")
-        return tuple(_typed(args[0], item, f"{key}[{i}]") for i, item in enumerate(value))
-    wanted, fits = _SCALARS[hint]
-    if not fits(value):
-        raise UserError(f"{key} takes {wanted}, not {value!r}")
-    return hint(value)
-
-
-def neighbour(word: str, words: Iterable[str]) -> str:
-    """The end of an error's line: what was probably meant or, failing that, all there is."""
-    words = list(words)
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else f"; allowed: {', '.join(words)}"

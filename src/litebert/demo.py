@@ -9,7 +9,7 @@ import torch
 
 from litebert.config import PRESETS, HeadConfig, UserError, load_recipe
 from litebert.infer.model import Model, load
-from litebert.model.encoder import pack
+from litebert.model.packing import pack
 from litebert.model.published import unshare
 from litebert.model.weights import build, fill
 

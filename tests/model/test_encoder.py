@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from litebert.config import HeadConfig, UserError
-from litebert.model.encoder import Encoder, attention_maps, pack, unpack
-from litebert.model.layers import Boundaries
+from litebert.model.encoder import Encoder, attention_maps
+from litebert.model.packing import Boundaries, pack, unpack
 from litebert.model.weights import build
 
 FAMILIES = ("albert", "bert", "roberta", "distilbert")
@@ -137,7 +137,7 @@ def test_roberta_counts_positions_from_its_offset_over_real_pieces(small):
         ({"input_ids": torch.zeros(4, dtype=torch.long)}, r"input_ids of shape \(4,\)"),
         (
             {"input_ids": torch.zeros(1, 4, dtype=torch.long), "attention_mask": torch.ones(1, 5)},
-            r"attention_mask \(1, 5\) does not match input_ids \(1, 4\)",
+            r"attention_mask \(1, 5\) is not of input_ids' \(1, 4\)",
         ),
         (
             {"input_ids": torch.zeros(5, dtype=torch.long), "boundaries": Boundaries.of([2, 2])},

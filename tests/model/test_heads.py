@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from litebert.config import HeadConfig, UserError
-from litebert.model.encoder import pack
 from litebert.model.heads import Network, SpanBeam
+from litebert.model.packing import pack
 from litebert.model.weights import build
 
 FAMILIES = ("albert", "bert", "roberta", "distilbert")
@@ -118,7 +118,7 @@ def test_a_network_trains_its_span_beam_and_says_how_to_ask_it(small, ragged):
     network = build(small(), [HeadConfig(kind="span-beam")], seed=1)
     logits = network(*ragged, allowed=ragged[1].bool(), start_at=torch.tensor([1, 2, 3]))
     assert set(logits) == {"start", "end", "no-answer"}
-    with pytest.raises(UserError, match="to answer, call its `beam`"):
+    with pytest.raises(UserError, match="to answer: `beam`"):
         network(*ragged)
 
 

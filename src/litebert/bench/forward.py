@@ -15,7 +15,7 @@ from torch import Tensor
 
 from litebert.bench.timing import interleaved, machine, matmul_rate
 from litebert.config import UserError, preset
-from litebert.model.encoder import pack
+from litebert.model.packing import pack
 from litebert.model.weights import build, export_network
 from litebert.report.info import flops_per_piece
 

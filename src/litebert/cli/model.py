@@ -13,9 +13,9 @@ from litebert.config import (
     UserError,
     apply_sets,
     load_recipe,
-    neighbour,
     recipe_names,
 )
+from litebert.strict import neighbour
 
 To = Annotated[Path, typer.Option("--to", help="The folder to write.")]
 

@@ -19,7 +19,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import IO, Any
 
-from litebert.config import UserError, neighbour
+from litebert.config import UserError
+from litebert.strict import neighbour
 
 KINDS = {
     ".txt": "text",

@@ -44,9 +44,9 @@ class Model:
         """The names of what its classify or tag head tells apart; none for other heads."""
         return next((head.labels for head in self.network.head_configs if head.labels), ())
 
-    def save(self, folder: str | Path) -> None:
-        """A folder that `load` reads back: each shared weight once, in the type it came in."""
-        save_network(self.network, Path(folder), self.stored)
+    def save(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
+        """A folder that `load` reads back: each shared weight once, in the type it came in unless another is said."""
+        save_network(self.network, Path(folder), dtype or self.stored)
         if self.tokenizer is not None:
             self.tokenizer.save(Path(folder))
 
@@ -75,7 +75,7 @@ def find(name: str | Path) -> Path:
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError:
         raise UserError(f"no folder {text}; to fetch it from the hub: pip install 'litebert[hub]'") from None
-    wanted = [OURS, "config.json", *CHECKPOINTS, "*.safetensors", *FILES, *BESIDE]
+    wanted = [OURS, "config.json", *CHECKPOINTS, "model-*.safetensors", "pytorch_model-*.bin", *FILES, *BESIDE]
     try:
         return Path(snapshot_download(text, allow_patterns=wanted))
     except (OSError, ValueError, HfHubHTTPError) as problem:

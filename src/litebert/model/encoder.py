@@ -12,11 +12,14 @@ albert-tiny (1, 3, 128) (1, 128)
 bert-tiny (1, 3, 128) (1, 128)
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
 from litebert.config import ModelConfig, Sharing, UserError
-from litebert.model.layers import Boundaries, Embeddings, FeedForward, Mask, SelfAttention, causal_mask, initialise
+from litebert.model.layers import Embeddings, FeedForward, SelfAttention, initialise
+from litebert.model.packing import Boundaries, Mask, first_piece, visible
 
 Plan = list[tuple[int, int]]
 
@@ -35,13 +38,16 @@ def sharing_plan(layers: int, sharing: Sharing, groups: int = 1, inner: int = 1)
     """
     plan = []
     for layer in range(layers):
-        group = layer * groups // layers
         for block in range(inner):
-            shared, own = group * inner + block, layer * inner + block
-            plan.append(
-                (shared if sharing in ("attention", "all") else own, shared if sharing in ("ffn", "all") else own)
-            )
+            own, shared = layer * inner + block, layer * groups // layers * inner + block
+            attention = shared if sharing in ("attention", "all") else own
+            ffn = shared if sharing in ("ffn", "all") else own
+            plan.append((attention, ffn))
     return plan
+
+
+def plan_of(config: ModelConfig) -> Plan:
+    return sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups)
 
 
 class Trunk(nn.Module):
@@ -49,35 +55,27 @@ class Trunk(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.plan = sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups)
+        self.plan = plan_of(config)
+        self.one_pass = self.plan[: config.inner_groups] if config.one_layer else None
+        c, attentions, ffns = config, {a for a, _ in self.plan}, {f for _, f in self.plan}
         self.attention = nn.ModuleList(
-            SelfAttention(
-                config.hidden_size,
-                config.heads,
-                config.dropout,
-                config.attention_dropout,
-                config.norm_eps,
-                config.causal,
-            )
-            for _ in {a for a, _ in self.plan}
+            SelfAttention(c.hidden_size, c.heads, c.dropout, c.attention_dropout, c.norm_eps) for _ in attentions
         )
         self.ffn = nn.ModuleList(
-            FeedForward(config.hidden_size, config.ffn_size, config.activation, config.dropout, config.norm_eps)
-            for _ in {f for _, f in self.plan}
+            FeedForward(c.hidden_size, c.ffn_size, c.activation, c.dropout, c.norm_eps) for _ in ffns
         )
-        self.one_pass = config.inner_groups if config.sharing == "all" and config.groups == 1 else None
 
     def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
-        for a, f in self.walk(passes):
-            x = self.ffn[f](self.attention[a](x, mask))
+        for x in self.states(x, mask, passes):  # noqa: B007, B020
+            pass
         return x
 
-    def hidden_states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
+    def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> Iterator[Tensor]:
         """What goes into the first layer, then what comes out of each."""
-        states = [x]
+        yield x
         for a, f in self.walk(passes):
-            states.append(self.ffn[f](self.attention[a](states[-1], mask)))
-        return states
+            x = self.ffn[f](self.attention[a](x, mask))
+            yield x
 
     def walk(self, passes: int | None) -> Plan:
         """The plan; or, where one layer is all there is, that layer as often as the caller likes."""
@@ -89,7 +87,7 @@ class Trunk(nn.Module):
             )
         if passes < 1:
             raise UserError(f"passes = {passes} must be at least 1")
-        return self.plan[: self.one_pass] * passes
+        return self.one_pass * passes
 
 
 class Encoder(nn.Module):
@@ -97,19 +95,15 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config = c = config
+        wide = c.hidden_size if c.projects else None
+        positions = c.positions + c.position_offset
         self.embeddings = Embeddings(
-            config.vocab_size,
-            config.positions + config.position_offset,
-            config.token_types,
-            config.embedding_size,
-            config.hidden_size if config.projects else None,
-            config.dropout,
-            config.norm_eps,
+            c.vocab_size, positions, c.token_types, c.embedding_size, wide, c.dropout, c.norm_eps
         )
-        self.trunk = Trunk(config)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if config.pooler else None
-        initialise(self, config.init_std, generator)
+        self.trunk = Trunk(c)
+        self.pooler = nn.Linear(c.hidden_size, c.hidden_size) if c.pooler else None
+        initialise(self, c.init_std, generator)
 
     def forward(
         self,
@@ -120,8 +114,7 @@ class Encoder(nn.Module):
         boundaries: Boundaries | None = None,
         passes: int | None = None,
     ) -> Tensor:
-        mask = self.mask(input_ids, attention_mask, boundaries)
-        x = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
+        x, mask = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
         states: Tensor = self.trunk(x, mask, passes)
         return states  # (B, S, H) or (T, H)
 
@@ -135,9 +128,8 @@ class Encoder(nn.Module):
         passes: int | None = None,
     ) -> list[Tensor]:
         """The trunk's input and the output of each layer: depth + 1 tensors, the last what `forward` gives."""
-        mask = self.mask(input_ids, attention_mask, boundaries)
-        x = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
-        return self.trunk.hidden_states(x, mask, passes)
+        x, mask = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
+        return list(self.trunk.states(x, mask, passes))
 
     def pool(self, states: Tensor, boundaries: Boundaries | None = None) -> Tensor:
         """One vector a sequence, from its first piece."""
@@ -147,69 +139,35 @@ class Encoder(nn.Module):
 
     def embed(
         self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None, rows: Boundaries | None
-    ) -> Tensor:
+    ) -> tuple[Tensor, Mask]:
+        """The trunk's input, and who may look at whom."""
+        config = self.config
+        mask = visible(input_ids, attention_mask, rows, config.causal)
         longest = max(rows.lengths) if rows else input_ids.shape[-1]
-        if longest > self.config.positions:
+        if longest > config.positions:
+            raise UserError(f"a sequence of {longest} pieces does not fit the model's {config.positions} positions")
+        if token_type_ids is not None and token_type_ids.shape != input_ids.shape:
             raise UserError(
-                f"a sequence of {longest} pieces does not fit the model's {self.config.positions} positions"
+                f"token_type_ids {tuple(token_type_ids.shape)} are not of input_ids' {tuple(input_ids.shape)}"
             )
         if rows:
-            position_ids = rows.positions()
-        elif self.config.position_offset and attention_mask is not None:  # RoBERTa counts real pieces only
-            position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
+            positions = rows.positions()
+        elif config.position_offset:  # RoBERTa counts the pieces that are not padding (fairseq, make_positions)
+            positions = ((input_ids != config.pad_id).long().cumsum(1) - 1).clamp(min=0)
         else:
-            position_ids = torch.arange(longest, device=input_ids.device).expand_as(input_ids)
-        x: Tensor = self.embeddings(input_ids, position_ids + self.config.position_offset, token_type_ids)
-        return x
-
-    def mask(self, input_ids: Tensor, attention_mask: Tensor | None, rows: Boundaries | None) -> Mask:
-        if rows is not None:
-            if attention_mask is not None or input_ids.shape != (sum(rows.lengths),):
-                raise UserError("boundaries go with one packed row of pieces, without an attention_mask")
-            return rows
-        if input_ids.dim() != 2:
-            raise UserError(
-                f"input_ids of shape {tuple(input_ids.shape)}: give (batch, length), or (pieces,) with boundaries"
-            )
-        if attention_mask is None:
-            return None
-        if attention_mask.shape != input_ids.shape:
-            raise UserError(
-                f"attention_mask {tuple(attention_mask.shape)} does not match input_ids {tuple(input_ids.shape)}"
-            )
-        seen = attention_mask.bool()[:, None, None, :]  # (B, 1, 1, S)
-        return seen & causal_mask(input_ids.shape[1], input_ids.device) if self.config.causal else seen
-
-
-def first_piece(states: Tensor, boundaries: Boundaries | None = None) -> Tensor:
-    return states[:, 0] if boundaries is None else states[boundaries.offsets[:-1].long()]  # (B, H)
-
-
-def pack(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Boundaries]:
-    """A padded batch as one row of its real pieces; use it on token types and labels too."""
-    lengths = attention_mask.sum(1).tolist()
-    if not all(lengths):
-        raise UserError(f"row {lengths.index(0)} of the batch is nothing but padding")
-    return input_ids[attention_mask.bool()], Boundaries.of(lengths, input_ids.device)
-
-
-def unpack(packed: Tensor, attention_mask: Tensor) -> Tensor:
-    """The reverse of `pack`: zeros where the padding was."""
-    wide = packed.new_zeros(*attention_mask.shape, *packed.shape[1:])
-    return wide.index_put((attention_mask.bool(),), packed)
+            positions = torch.arange(longest, device=input_ids.device).expand_as(input_ids)
+        x: Tensor = self.embeddings(input_ids, positions + config.position_offset, token_type_ids)
+        return x, mask
 
 
 def attention_maps(
-    encoder: Encoder, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    encoder: Encoder,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    passes: int | None = None,
 ) -> list[Tensor]:
     """Who looks at whom: one (B, A, S, S) a layer."""
-    mask = encoder.mask(input_ids, attention_mask, None)
-    assert not isinstance(mask, Boundaries)
-    x = encoder.embed(input_ids, attention_mask, token_type_ids, None)
-    maps = []
-    for a, f in encoder.trunk.plan:
-        attention = encoder.trunk.attention[a]
-        assert isinstance(attention, SelfAttention)
-        maps.append(attention.maps(x, mask))
-        x = encoder.trunk.ffn[f](attention(x, mask))
-    return maps
+    x, mask = encoder.embed(input_ids, attention_mask, token_type_ids, None)
+    walk = zip(encoder.trunk.walk(passes), encoder.trunk.states(x, mask, passes), strict=False)
+    return [encoder.trunk.attention[a].maps(state, mask) for (a, _), state in walk]  # type: ignore[operator]

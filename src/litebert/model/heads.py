@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import HeadConfig, HeadKind, ModelConfig, UserError
-from litebert.model.encoder import Encoder, first_piece
-from litebert.model.layers import ACTIVATIONS, Boundaries, initialise
+from litebert.model.encoder import Encoder
+from litebert.model.layers import ACTIVATIONS, initialise
+from litebert.model.packing import Boundaries, first_piece
 
 
 class MaskedLM(nn.Module):
@@ -67,7 +68,8 @@ class Pieces(nn.Module):
 
 @dataclass(frozen=True)
 class Beam:
-    """The likeliest starts, and for each its likeliest ends; log-probabilities and positions."""
+    """The likeliest starts, and for each its likeliest ends; log-probabilities and positions. Where fewer places are
+    allowed than the beam is wide, the rest are places that are not, and their log-probability is below -1e30."""
 
     start: Tensor  # (B, K)
     start_at: Tensor
@@ -146,7 +148,8 @@ def build_head(config: ModelConfig, head: HeadConfig) -> nn.Module:
                     f"a {config.family} masked-LM head is {width} wide and the word table {config.embedding_size}: "
                     "they must be equal; family 'albert' has the narrow head that factorised embeddings need"
                 )
-            return MaskedLM(config.hidden_size, width, config.vocab_size, config.activation, config.norm_eps)
+            activation = "gelu" if config.family == "roberta" else config.activation  # RoBERTa's head has its own
+            return MaskedLM(config.hidden_size, width, config.vocab_size, activation, config.norm_eps)
         case "tag":
             return Pieces(config.hidden_size, len(head.labels), head.dropout)
         case "span":
@@ -195,8 +198,10 @@ class Network(nn.Module):
             elif kind in ("tag", "span"):
                 logits[kind] = head(states)
             elif kind == "span-beam":
-                if allowed is None or start_at is None:
-                    raise UserError("span-beam trains with `allowed` and `start_at`; to answer, call its `beam`")
+                if allowed is None or start_at is None or boundaries is not None:
+                    raise UserError(
+                        "span-beam trains on padded batches with `allowed` and `start_at`; to answer: `beam`"
+                    )
                 logits["start"], logits["end"], logits["no-answer"] = head(states, allowed, start_at)
             else:
                 logits[kind] = head(self.sentence(states, kind, boundaries))

@@ -4,14 +4,14 @@ Shapes at the right margin: B sequences, S pieces each, A heads of D, H hidden, 
 padded batch (B, S, …) and one packed row (T, …) of all its real pieces: only attention knows where a sequence ends.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from litebert.model.packing import Boundaries, Mask, causal_mask, unpack
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -19,28 +19,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
 }
-
-
-@dataclass(frozen=True)
-class Boundaries:
-    """Where the sequences of one packed row begin and end."""
-
-    lengths: tuple[int, ...]  # on the host: loops and kernel launches need them without waiting for the device
-    offsets: Tensor  # (N + 1,) int32: 0, then the running sum of the lengths
-
-    @classmethod
-    def of(cls, lengths: Sequence[int], device: torch.device | str | None = None) -> "Boundaries":
-        offsets = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-        return cls(tuple(lengths), offsets)
-
-    def positions(self) -> Tensor:
-        """0, 1, 2, … anew in each sequence."""
-        starts = self.offsets[:-1].long()
-        repeats = torch.tensor(self.lengths, device=starts.device)
-        return torch.arange(sum(self.lengths), device=starts.device) - starts.repeat_interleave(repeats)
-
-
-Mask = Tensor | Boundaries | None  # (B, 1, 1 or S, S) bool, True where a piece may look; a packed row; no padding
 
 
 class Embeddings(nn.Module):
@@ -75,11 +53,9 @@ class Embeddings(nn.Module):
 class SelfAttention(nn.Module):
     """Multi-head self-attention with its residual and norm (post-LN)."""
 
-    def __init__(
-        self, hidden_size: int, heads: int, dropout: float, attention_dropout: float, norm_eps: float, causal: bool
-    ) -> None:
+    def __init__(self, hidden_size: int, heads: int, dropout: float, attention_dropout: float, norm_eps: float) -> None:
         super().__init__()
-        self.heads, self.attention_dropout, self.causal = heads, attention_dropout, causal
+        self.heads, self.attention_dropout = heads, attention_dropout
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
         self.out = nn.Linear(hidden_size, hidden_size)
         self.dropout = nn.Dropout(dropout)
@@ -89,9 +65,9 @@ class SelfAttention(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # (B, S, A, D) each
         rate = self.attention_dropout if self.training else 0.0
         if isinstance(mask, Boundaries):
-            seen = packed_attention(q, k, v, mask, rate, self.causal)  # (T, A, D)
+            seen = packed_attention(q, k, v, mask, rate)  # (T, A, D)
         else:
-            seen = padded_attention(q, k, v, mask, rate, self.causal)  # (B, S, A, D)
+            seen = padded_attention(q, k, v, mask, rate)  # (B, S, A, D)
         out: Tensor = self.norm(x + self.dropout(self.out(seen.flatten(-2))))  # (B, S, H)
         return out
 
@@ -99,11 +75,9 @@ class SelfAttention(nn.Module):
         """What `forward` weighs the values with: for pictures and matching losses, not for speed."""
         q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
         scores = q.transpose(1, 2) @ k.permute(0, 2, 3, 1) / q.shape[-1] ** 0.5  # (B, A, S, S)
-        if self.causal and mask is None:
-            mask = causal_mask(x.shape[1], x.device)
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
-        weights: Tensor = scores.softmax(-1)
+        weights: Tensor = scores.softmax(-1).nan_to_num()  # a piece that may look nowhere looks nowhere
         return weights
 
 
@@ -124,47 +98,35 @@ class FeedForward(nn.Module):
         return out
 
 
-def padded_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
-    seen = F.scaled_dot_product_attention(
-        q.transpose(1, 2),
-        k.transpose(1, 2),
-        v.transpose(1, 2),  # (B, A, S, D)
-        attn_mask=mask,
-        dropout_p=dropout,
-        is_causal=causal and mask is None,  # a padding mask has the triangle in it already
-    )
+def padded_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool = False
+) -> Tensor:
+    q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, A, S, D)
+    seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     return seen.transpose(1, 2)  # (B, S, A, D)
 
 
-def packed_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, dropout: float, causal: bool) -> Tensor:
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, dropout: float) -> Tensor:
     """Each sequence of the row looks at itself only. (T, A, D) in and out."""
+    longest = max(rows.lengths)
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
         from torch.nn.attention.varlen import varlen_attn
 
-        longest = max(rows.lengths)
-        window = (-1, 0) if causal else (-1, -1)
+        window = (-1, 0) if rows.causal else (-1, -1)
         packed = varlen_attn(q, k, v, rows.offsets, rows.offsets, longest, longest, window_size=window)
         assert isinstance(packed, Tensor)
         return packed
     if q.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
-        real = torch.arange(max(rows.lengths), device=q.device) < rows.offsets.diff()[:, None]
+        real = torch.arange(longest, device=q.device) < rows.offsets.diff()[:, None]
         mask = real[:, None, None, :]
-        if causal:
-            mask = mask & causal_mask(real.shape[1], q.device)
-        return padded_attention(_spread(q, real), _spread(k, real), _spread(v, real), mask, dropout, causal)[real]
+        if rows.causal:
+            mask = mask & causal_mask(longest, q.device)
+        return padded_attention(unpack(q, real), unpack(k, real), unpack(v, real), mask, dropout)[real]
     one_by_one = [  # on a CPU a kernel costs microseconds to start, so a loop wastes nothing
-        padded_attention(a[None], b[None], c[None], None, dropout, causal)[0]
+        padded_attention(a[None], b[None], c[None], None, dropout, rows.causal)[0]
         for a, b, c in zip(*(torch.split(part, list(rows.lengths)) for part in (q, k, v)), strict=True)
     ]
     return torch.cat(one_by_one)
-
-
-def _spread(packed: Tensor, real: Tensor) -> Tensor:
-    return packed.new_zeros(*real.shape, *packed.shape[1:]).index_put((real,), packed)
-
-
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:

@@ -6,8 +6,8 @@ Rows name modules; `.weight` and `.bias` follow. Published names stand here and 
 
 from collections.abc import Iterator, Sequence
 
-from litebert.config import HeadConfig, ModelConfig, UserError
-from litebert.model.encoder import sharing_plan
+from litebert.config import HeadConfig, ModelConfig
+from litebert.model.encoder import plan_of
 
 Names = dict[str, tuple[str, ...]]
 
@@ -110,25 +110,20 @@ def _hf_modules(config: ModelConfig, heads: Sequence[HeadConfig], prefix: str) -
 
 def weight_sets(config: ModelConfig) -> int:
     """How many layers' weights exist, where attention and feed-forward are shared alike."""
-    return len(set(sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups)))
+    return len(set(plan_of(config)))
 
 
 def head_modules(family: str, kind: str) -> dict[str, str]:
-    """The modules of a head and their published names."""
+    """The modules of a head and their published names; none where `transformers` has no such head."""
     kind = "classify" if kind == "regress" else kind
-    if (family, kind) in _HEADS:
-        return _HEADS[family, kind]
-    if kind in ("classify", "tag", "choice"):
-        return {"out": "classifier"}
-    if kind == "span":
-        return {"out": "qa_outputs"}
-    raise UserError(f"transformers has no {kind!r} head for {family}; drop that head, or save instead of exporting")
+    usual = {"classify": {"out": "classifier"}, "tag": {"out": "classifier"}, "choice": {"out": "classifier"}}
+    return _HEADS.get((family, kind)) or (usual | {"span": {"out": "qa_outputs"}}).get(kind, {})
 
 
-def tied_copies(config: ModelConfig, prefix: str) -> dict[str, str]:
+def tied_copies(family: str) -> dict[str, str]:
     """Published names that repeat another tensor -> our name of the one they must equal."""
     ours = {"words": "encoder.embeddings.words.weight", "bias": "heads.mlm.bias"}
-    return {name: ours[kind] for name, kind in _TIED[config.family].items()}
+    return {name: ours[kind] for name, kind in _TIED[family].items()}
 
 
 _TF1_ALBERT_LAYER: Names = {

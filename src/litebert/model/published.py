@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from litebert.config import Family, HeadConfig, HeadKind, ModelConfig, UserError
-from litebert.model.encoder import sharing_plan
+from litebert.model.encoder import plan_of
 from litebert.model.names import BUFFERS, Names, head_modules, hf_names, tied_copies
 
 State = dict[str, Tensor]
+MOST_LABELS = 1 << 16
 
 # ours -> theirs, and what `transformers` assumes where a file leaves it out (None: the file must say it)
 _KEYS: dict[str, tuple[str, Any]] = {
@@ -50,7 +51,8 @@ _DISTILBERT_KEYS: dict[str, tuple[str, Any]] = {
     "init_std": ("initializer_range", 0.02),
     "pad_id": ("pad_token_id", 0),
 }
-_FAMILY_KEYS = {"albert": _ALBERT_KEYS, "bert": _KEYS, "roberta": _KEYS, "distilbert": _DISTILBERT_KEYS}
+_ROBERTA_KEYS = _KEYS | {"pad_id": ("pad_token_id", 1)}
+_FAMILY_KEYS = {"albert": _ALBERT_KEYS, "bert": _KEYS, "roberta": _ROBERTA_KEYS, "distilbert": _DISTILBERT_KEYS}
 _NUMBERS = {"norm_eps", "dropout", "attention_dropout", "init_std"}
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -104,13 +106,11 @@ def read_config(data: Mapping[str, Any], names: set[str], where: str) -> tuple[M
     act = data.get(
         "activation" if family == "distilbert" else "hidden_act", "gelu_new" if family == "albert" else "gelu"
     )
-    if act not in _ACTIVATIONS:
+    if not isinstance(act, str) or act not in _ACTIVATIONS:
         raise UserError(f"{where}: activation {act!r} is not one of {', '.join(_ACTIVATIONS)}")
     prefix = name_prefix(family, names)
-    values |= {
-        "activation": _ACTIVATIONS[act],
-        "pooler": any(name.startswith(f"{prefix}pooler.") for name in names),
-    }
+    pooler = family != "distilbert" and any(name.startswith(f"{prefix}pooler.") for name in names)
+    values |= {"activation": _ACTIVATIONS[act], "pooler": pooler}
     if family == "albert":
         values |= {"sharing": "all", "projection": "always"}
     else:
@@ -122,9 +122,9 @@ def read_config(data: Mapping[str, Any], names: set[str], where: str) -> tuple[M
         values["token_types"] = 0
     try:
         config = ModelConfig(**values)
+        return config, _heads(data, config, names, where)
     except UserError as problem:
-        raise UserError(f"{where}: {problem}") from None
-    return config, _heads(data, config, names, where)
+        raise UserError(str(problem) if where in str(problem) else f"{where}: {problem}") from None
 
 
 def name_prefix(family: str, names: set[str]) -> str:
@@ -133,8 +133,8 @@ def name_prefix(family: str, names: set[str]) -> str:
 
 def _value(data: Mapping[str, Any], key: str, default: Any, where: str, number: bool) -> Any:
     value = data.get(key, default)
-    if value is None and key == "pad_token_id":
-        value = 0
+    if value is None:
+        value = default
     if value is None:
         raise UserError(f"{where} lacks {key!r}")
     wanted = int | float if number else int
@@ -145,44 +145,51 @@ def _value(data: Mapping[str, Any], key: str, default: Any, where: str, number: 
 
 def _heads(data: Mapping[str, Any], config: ModelConfig, names: set[str], where: str) -> tuple[HeadConfig, ...]:
     kinds: set[HeadKind] = set()
-    for name in data.get("architectures") or []:
+    architectures = data.get("architectures") or []
+    if not isinstance(architectures, list):
+        raise UserError(f"{where}: architectures takes a list of names, not {architectures!r}")
+    for name in architectures:
         suffix = str(name).removeprefix(_CLASSES[config.family])
         if suffix not in _ARCHITECTURES:
             known = ", ".join(_CLASSES[config.family] + known for known in _ARCHITECTURES)
             raise UserError(f"{where}: architecture {name!r} is not one of {known}")
         kinds |= set(_ARCHITECTURES[suffix])
     for kind in ("mlm", "pair"):
-        try:
-            modules = head_modules(config.family, kind).values()
-        except UserError:  # this family has no such head in transformers
-            continue
-        if any(f"{module}.bias" in names for module in modules):
+        modules = head_modules(config.family, kind)
+        if modules and any(f"{module}.bias" in names for module in modules.values()):
             kinds.add(kind)
-    labels = _labels(data, where)
-    if "classify" in kinds and (data.get("problem_type") == "regression" or len(labels) == 1):
+    labels = _labels(data, where) if kinds & {"classify", "tag"} else ()
+    several = data.get("problem_type") == "multi_label_classification"
+    if "classify" in kinds and (data.get("problem_type") == "regression" or (len(labels) == 1 and not several)):
         kinds = kinds - {"classify"} | {"regress"}
-    return tuple(_head(kind, labels, data, config) for kind in sorted(kinds))
+        labels = () if labels == ("LABEL_0",) else labels
+    heads = []
+    for kind in sorted(kinds):
+        key, default = _dropout_key(config, kind)
+        rate = _value(data, key, default, where, number=True) if key else 0.0
+        named = labels if kind in ("classify", "tag", "regress") else ()
+        heads.append(HeadConfig(kind=kind, labels=named, several=several and kind == "classify", dropout=rate))
+    return tuple(heads)
 
 
-def _head(kind: HeadKind, labels: tuple[str, ...], data: Mapping[str, Any], config: ModelConfig) -> HeadConfig:
+def _dropout_key(config: ModelConfig, kind: HeadKind) -> tuple[str, float]:
+    """Where their config keeps the dropout of a head of this kind, '' if nowhere, and what stands for a missing one."""
+    if kind == "mlm":
+        return "", 0.0
+    if config.family == "albert":
+        return ("", 0.0) if kind == "span" else ("classifier_dropout_prob", 0.1)
     if config.family == "distilbert":
-        key = "qa_dropout" if kind == "span" else "dropout" if kind == "tag" else "seq_classif_dropout"
-        rate = data.get(key, {"qa_dropout": 0.1, "dropout": config.dropout}.get(key, 0.2))
-    elif config.family == "albert":
-        rate = data.get("classifier_dropout_prob", 0.1)
-    else:
-        rate = data.get("classifier_dropout")
-        rate = config.dropout if rate is None else rate
-    plain = kind in ("mlm", "pair") or (kind == "span" and config.family != "distilbert")
-    return HeadConfig(
-        kind=kind, labels=labels if kind in ("classify", "tag") else (), dropout=0.0 if plain else float(rate)
-    )
+        return {"span": ("qa_dropout", 0.1), "tag": ("dropout", 0.1)}.get(kind, ("seq_classif_dropout", 0.2))
+    return ("", 0.0) if kind in ("pair", "span") else ("classifier_dropout", config.dropout)
 
 
 def _labels(data: Mapping[str, Any], where: str) -> tuple[str, ...]:
     table = data.get("id2label")
     if table is None:
-        return tuple(f"LABEL_{i}" for i in range(int(data.get("num_labels", 2))))
+        count = _value(data, "num_labels", 2, where, number=False)
+        if not 1 <= count <= MOST_LABELS:
+            raise UserError(f"{where}: num_labels = {count} is not between 1 and {MOST_LABELS}")
+        return tuple(f"LABEL_{i}" for i in range(count))
     if not isinstance(table, Mapping):
         raise UserError(f"{where}: id2label takes a table of numbers and names, not {table!r}")
     try:
@@ -197,15 +204,18 @@ def read_tensors(
 ) -> tuple[ModelConfig, State]:
     """Published tensors -> our state. Every tensor is used once, or is a known copy, or is named in an error."""
     prefix = name_prefix(config.family, set(tensors))
-    state = gather(hf_names(config, heads, prefix), tensors, where, known={prefix + name for name in BUFFERS})
-    for name, ours in tied_copies(config, prefix).items():
-        if name in tensors and ours in state and not torch.equal(tensors[name], state[ours]):
+    names = hf_names(config, heads, prefix)
+    copies = {name: ours for name, ours in tied_copies(config.family).items() if "heads.mlm.bias" in names}
+    state = gather(names, tensors, where, known={*copies, *(prefix + name for name in BUFFERS)})
+    for name, ours in copies.items():
+        if name in tensors and not torch.equal(tensors[name], state[ours]):
             raise UserError(f"{where}: {name} differs from the tensor it is tied to; litebert models tie the two")
     if config.family == "albert" and config.embedding_size == config.hidden_size:
-        weight, bias = (f"encoder.embeddings.project.{part}" for part in ("weight", "bias"))
-        size = config.hidden_size
-        if torch.equal(state[weight], torch.eye(size, dtype=state[weight].dtype)) and not state[bias].any():
-            del state[weight], state[bias]  # `transformers` has no model without it, so it was written as the identity
+        weight, bias = (state[f"encoder.embeddings.project.{part}"] for part in ("weight", "bias"))
+        square = weight.shape == (config.hidden_size, config.hidden_size)
+        if square and not bias.any() and torch.equal(weight, torch.eye(config.hidden_size, dtype=weight.dtype)):
+            # `transformers` has no model without it, so it was written as the identity
+            state = {name: tensor for name, tensor in state.items() if ".project." not in name}
             config = replace(config, projection="where-needed")
     return config, state
 
@@ -216,21 +226,24 @@ def gather(names: Names, tensors: Mapping[str, Tensor], where: str, known: set[s
     missing = sorted(wanted - set(tensors))
     if missing:
         raise UserError(f"{where} lacks the tensor {missing[0]}{_and_more(missing)}")
-    extra = sorted(set(tensors) - wanted - (known or set()) - _decoder_copies(tensors))
+    extra = sorted(set(tensors) - wanted - (known or set()))
     if extra:
-        raise UserError(f"{where} holds the tensor {extra[0]}{_and_more(extra)}, which this model has no place for")
+        raise UserError(
+            f"{where} holds the tensor {plain(extra[0])}{_and_more(extra)}, which this model has no place for"
+        )
     state: State = {}
     for ours, parts in names.items():
         found = [tensors[name] for name in parts]
-        if len({part.shape[1:] for part in found}) > 1 or any(part.dim() == 0 for part in found):
-            raise UserError(f"{where}: {parts[0]} and its neighbours have shapes that do not go together")
+        if len({(part.shape, part.dtype) for part in found}) > 1:
+            shapes = ", ".join(f"{list(part.shape)}" for part in found)
+            raise UserError(f"{where}: {parts[0]} and its neighbours differ in shape or type: {shapes}")
         state[ours] = found[0] if len(found) == 1 else torch.cat(found)
     return state
 
 
-def _decoder_copies(tensors: Mapping[str, Tensor]) -> set[str]:
-    copies = {name for family in get_args(Family) for name in tied_copies(ModelConfig(family=family), "")}
-    return copies & set(tensors)
+def plain(name: str) -> str:
+    """A name from a stranger's file, fit for one line of a terminal."""
+    return name if name.isprintable() and len(name) <= 200 else repr(name[:200])
 
 
 def _and_more(names: list[str]) -> str:
@@ -253,10 +266,17 @@ def publish(config: ModelConfig, heads: Sequence[HeadConfig], state: State) -> P
     for ours, theirs in hf_names(config, heads, f"{config.family}." if heads else "").items():
         for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True):
             tensors[name] = part.contiguous()
-    back, _ = read_config(data, set(tensors), "the exported config")
+    back, back_heads = read_config(data, set(tensors), "the exported config")
     for field in fields(config):
         if getattr(back, field.name) != getattr(config, field.name):
             raise UserError(f"transformers' {config.family} cannot say {field.name} = {getattr(config, field.name)!r}")
+    for head, read in zip(sorted(heads, key=lambda head: head.kind), back_heads, strict=True):
+        for field in fields(head):
+            said, meant = getattr(read, field.name), getattr(head, field.name)
+            if said != meant:
+                notes.append(
+                    f"transformers reads {field.name} {said!r} for the {head.kind} head, where ours is {meant!r}"
+                )
     return Published(data, tensors, tuple(notes))
 
 
@@ -299,9 +319,8 @@ def _sayable(config: ModelConfig, state: State, notes: list[str]) -> tuple[Model
 
 def unshare(config: ModelConfig, state: State) -> tuple[ModelConfig, State]:
     """The equal model whose layers each have weights of their own."""
-    plan = sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups)
     wide = {name: tensor for name, tensor in state.items() if not name.startswith("encoder.trunk.")}
-    for layer, (a, f) in enumerate(plan):
+    for layer, (a, f) in enumerate(plan_of(config)):
         for part, index in (("attention", a), ("ffn", f)):
             stem = f"encoder.trunk.{part}.{index}."
             for name, tensor in state.items():
@@ -314,7 +333,7 @@ def _config_json(config: ModelConfig, heads: Sequence[HeadConfig]) -> dict[str, 
     kinds = {head.kind for head in heads}
     wanted = {"classify" if kind == "regress" else kind for kind in kinds}
     suffix = next((name for name, found in _ARCHITECTURES.items() if set(found) == wanted), None)
-    if suffix is None:
+    if suffix is None or not all(head_modules(config.family, kind) for kind in kinds):
         raise UserError(f"transformers has no {config.family} with the heads {', '.join(sorted(kinds))} together")
     data: dict[str, Any] = {"architectures": [_CLASSES[config.family] + suffix], "model_type": config.family}
     for ours, (theirs, _) in _FAMILY_KEYS[config.family].items():
@@ -322,19 +341,14 @@ def _config_json(config: ModelConfig, heads: Sequence[HeadConfig]) -> dict[str, 
     activation = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == config.activation)
     data["activation" if config.family == "distilbert" else "hidden_act"] = activation
     data["max_position_embeddings"] = config.positions + config.position_offset
-    if config.family == "roberta" and config.position_offset != config.pad_id + 1:
-        raise UserError(f"transformers counts RoBERTa's positions from pad_id + 1, not from {config.position_offset}")
     for head in heads:
-        if head.kind in ("classify", "tag"):
-            data["id2label"] = {str(i): name for i, name in enumerate(head.labels)}
-            data["label2id"] = {name: i for i, name in enumerate(head.labels)}
-        if head.kind == "regress":
-            data |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": "regression"}
-        key = {"albert": "classifier_dropout_prob", "distilbert": "seq_classif_dropout"}.get(
-            config.family, "classifier_dropout"
-        )
-        if head.kind == "span" and config.family == "distilbert":
-            key = "qa_dropout"
-        if head.kind not in ("mlm", "pair", "span") or key == "qa_dropout":
+        labels = head.labels or (("LABEL_0",) if head.kind == "regress" else ())
+        if labels:
+            data["id2label"] = {str(i): name for i, name in enumerate(labels)}
+            data["label2id"] = {name: i for i, name in enumerate(labels)}
+        if head.kind == "regress" or head.several:
+            data["problem_type"] = "multi_label_classification" if head.several else "regression"
+        key, _ = _dropout_key(config, head.kind)
+        if key and key != "dropout":  # DistilBERT's taggers have none of their own
             data[key] = head.dropout
     return data

@@ -8,21 +8,20 @@ file before memory is taken for them.
 
 import json
 import pickle
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from litebert.config import HeadConfig, ModelConfig, UserError, parse
+from litebert.config import HeadConfig, ModelConfig, UserError
 from litebert.files import replace_file
 from litebert.model.heads import Network
-from litebert.model.published import State, publish, read_config, read_tensors
+from litebert.model.published import State, plain, publish, read_config, read_tensors
+from litebert.strict import parse
 
 OURS = "litebert.json"
 FORMAT = 1
@@ -40,13 +39,14 @@ def build(config: ModelConfig, heads: Sequence[HeadConfig] = (), seed: int = 0) 
 
 
 def load_network(folder: Path) -> tuple[Network, torch.dtype]:
-    """The network in a folder, in float32, and the type it was stored in."""
+    """The network in a folder, in float32 (float64 stays), and the type it was stored in: float32 if several."""
     config, heads, state = read_folder(folder)
-    stored = {tensor.dtype for tensor in state.values()}
+    found = {tensor.dtype for tensor in state.values()}
+    stored = found.pop() if len(found) == 1 else torch.float32
     network = fill(config, heads, state, str(folder))
     for parameter in network.parameters():  # a copy of our own, aligned: the file's pages are neither
-        parameter.data = parameter.data.to(torch.float32, copy=True)
-    return network, stored.pop() if len(stored) == 1 else torch.float32
+        parameter.data = parameter.data.to(torch.promote_types(stored, torch.float32), copy=True)
+    return network, stored
 
 
 def fill(config: ModelConfig, heads: Sequence[HeadConfig], state: Mapping[str, Tensor], where: str) -> Network:
@@ -59,7 +59,7 @@ def fill(config: ModelConfig, heads: Sequence[HeadConfig], state: Mapping[str, T
             raise UserError(f"{where} lacks the tensor {name}")
     for name, tensor in state.items():
         if name not in wanted:
-            raise UserError(f"{where} holds the tensor {name}, which this model has no place for")
+            raise UserError(f"{where} holds the tensor {plain(name)}, which this model has no place for")
         if tensor.shape != wanted[name].shape:
             raise UserError(f"{where}: {name} is {list(tensor.shape)} and should be {list(wanted[name].shape)}")
         if not tensor.is_floating_point():
@@ -115,15 +115,19 @@ def read_checkpoint(folder: Path) -> State:
             raise UserError(f"{folder / found} names {shard}, which is not there")
         for name, tensor in read_file(folder / shard).items():
             if index.get(name) != shard:
-                raise UserError(f"{folder / shard} holds the tensor {name}, which the index does not place there")
+                raise UserError(
+                    f"{folder / shard} holds the tensor {plain(name)}, which the index does not place there"
+                )
             tensors[name] = tensor
     lost = sorted(set(index) - set(tensors))
     if lost:
-        raise UserError(f"{folder / index[lost[0]]} lacks the tensor {lost[0]}, which the index places there")
+        raise UserError(f"{folder / index[lost[0]]} lacks the tensor {plain(lost[0])}, which the index places there")
     return tensors
 
 
 def _stays_inside(name: str, index: Path) -> None:
+    if len(name) > 200 or not name.isprintable():
+        raise UserError(f"{index} names a file {plain(name)} that cannot be one")
     if {PurePosixPath(name).name, PureWindowsPath(name).name} != {name} or name in ("", ".", ".."):
         raise UserError(f"{index} names {name!r}: only files beside it are read")
     if not name.endswith((".safetensors", ".bin")):
@@ -137,14 +141,18 @@ def read_file(path: Path) -> State:
         if path.suffix == ".safetensors":
             return load_file(path)
         tensors: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, EOFError, zipfile.BadZipFile, OSError, ValueError, KeyError, RuntimeError) as problem:
-        raise UserError(f"{path} is truncated or corrupted: {_first_line(problem)}") from None
     except pickle.UnpicklingError:
         raise UserError(
             f"{path} holds something other than tensors, or is corrupted; only tensors are unpickled"
         ) from None
+    except Exception as problem:  # noqa: BLE001  the loaders raise whatever a broken byte leads them to
+        raise UserError(f"{path} is truncated or corrupted: {_first_line(problem)}") from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise UserError(f"{path} is not a table of tensors")
+    for name, tensor in tensors.items():
+        dense = tensor.layout == torch.strided and tensor.device.type == "cpu"
+        if not dense or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+            raise UserError(f"{path}: {plain(str(name))} is not a plain tensor with all its numbers in the file")
     return {str(name): tensor for name, tensor in tensors.items()}
 
 
@@ -186,9 +194,13 @@ def export_network(network: Network, folder: Path, dtype: torch.dtype | None = N
 
 
 def _write(folder: Path, name: str, config: dict[str, Any], state: State) -> None:
-    """Each file appears whole or not at all; the config last, so a folder with one is complete."""
+    """Each file appears whole or not at all, and the config last: a folder with one is complete."""
+    other = {OURS: "config.json", "config.json": OURS}[name]
+    if (folder / other).exists():
+        raise UserError(f"{folder} holds a model of another kind ({other}); choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
         replace_file(folder / "model.safetensors", save(state, metadata={"format": "pt"}))
         replace_file(folder / name, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as problem:

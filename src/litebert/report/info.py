@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig, UserError
-from litebert.model.encoder import sharing_plan
+from litebert.model.encoder import plan_of
 from litebert.model.heads import Network
 
 TABLES = ("sizes", "embedding", "sharing")
@@ -64,7 +64,7 @@ def draw_plan(config: ModelConfig) -> str:
     layer 3: attention 0, ffn 2
     layer 4: attention 0, ffn 3
     """
-    plan = sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups)
+    plan = plan_of(config)
     lines, start = [], 0
     for layer in range(1, len(plan) + 1):
         if layer == len(plan) or plan[layer] != plan[start]:
@@ -103,7 +103,7 @@ def describe(name: str, config: ModelConfig, heads: Sequence[HeadConfig] = ()) -
             str(length): flops_per_piece(config, length) for length in (128, min(512, config.positions))
         },
         "depth": config.depth,
-        "plan": sharing_plan(config.layers, config.sharing, config.groups, config.inner_groups),
+        "plan": plan_of(config),
     }
 
 
