@@ -129,6 +129,23 @@ def test_bench_memory_says_that_it_needs_a_gpu():
         run("bench", "memory")
 
 
+def test_info_refuses_a_folder_that_does_not_load(small, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    Model(network=build(small())).save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors") | {"encoder.pooler.weight": torch.zeros(3, 3)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=r"encoder\.pooler\.weight is \[3, 3\] and should be \[32, 32\]"):
+        run("info", str(tmp_path))
+
+
+def test_info_takes_shapes_that_no_head_fits(small):
+    facts = as_json("info", "bert-base", "--set", "model.embedding_size=128")
+    assert "backbone_and_mlm_head" not in facts["parameters"]
+    short = as_json("info", "albert-tiny", "--set", "model.positions=32", "--fit", "4GiB")
+    assert [row["length"] for row in short["rows"]] == [32]
+
+
 def test_version():
     import litebert
 

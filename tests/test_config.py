@@ -1,5 +1,7 @@
 """Settings: presets, recipes, `--set`, and one line for each mistake."""
 
+from dataclasses import fields
+
 import pytest
 
 from litebert.config import PRESETS, ModelConfig, UserError, apply_sets, load_recipe, preset, recipe_names
@@ -118,6 +120,74 @@ def test_a_recipe_without_a_model_says_so():
         apply_sets({}, [])
     with pytest.raises(UserError, match=r"model is a section, \[model\], not 3"):
         apply_sets({"model": 3}, [])
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"sharing": "al"}, "sharing = 'al'; did you mean 'all'?"),
+        ({"projection": "never"}, "projection = 'never'; allowed: where-needed, always"),
+        ({"activation": "mish"}, "activation = 'mish'; allowed: gelu"),
+        ({"layers": "3"}, "layers takes a whole number, not '3'"),
+        ({"layers": 2.5}, "layers takes a whole number, not 2.5"),
+        ({"token_types": 2**62}, "token_types = 4611686018427387904 is more than"),
+    ],
+)
+def test_settings_made_in_python_are_held_to_the_same(values, sentence):
+    with pytest.raises(UserError) as problem:
+        ModelConfig(**values)
+    assert str(problem.value).startswith(sentence)
+
+
+FLIPS = {
+    "family": "bert",
+    "vocab_size": 98,
+    "embedding_size": 32,
+    "hidden_size": 64,
+    "ffn_size": 40,
+    "layers": 3,
+    "heads": 2,
+    "sharing": "ffn",
+    "groups": 2,
+    "inner_groups": 2,
+    "positions": 39,
+    "position_offset": 1,
+    "token_types": 1,
+    "activation": "relu",
+    "norm_eps": 1e-2,
+    "dropout": 0.3,
+    "attention_dropout": 0.3,
+    "projection": "always",
+    "pooler": False,
+    "causal": True,
+    "pad_id": 7,
+    "init_std": 0.1,
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(ModelConfig)])
+def test_flipping_any_setting_of_a_model_changes_what_it_is_or_what_it_answers(name, small):
+    import torch
+
+    from litebert.config import HeadConfig
+    from litebert.model.weights import build
+
+    base = {"pad_id": {"position_offset": 1}, "projection": {"embedding_size": 32}}.get(name, {})
+    heads = [] if name == "pooler" else [HeadConfig(kind="mlm")]
+    if name == "family":  # the families differ in their heads
+        base = {"embedding_size": 32, "pooler": False, "family": "roberta", "activation": "relu"}
+    ids = torch.tensor([[2, 7, 9, 11, 3], [2, 9, 7, 3, 0]])
+    seen = []
+    for values in (base, base | {name: FLIPS[name]}):
+        network = build(small(**({"family": "albert"} | values)), heads, seed=1).train()
+        torch.manual_seed(0)
+        state = network.encoder(ids, (ids != 0).long())
+        extra = network(ids)["mlm"] if heads else state
+        seen.append(({n: tuple(p.shape) for n, p in network.state_dict().items()}, state, extra))
+    changed = (
+        seen[0][0] != seen[1][0] or not torch.equal(seen[0][1], seen[1][1]) or not torch.equal(seen[0][2], seen[1][2])
+    )
+    assert changed, f"{name} does nothing"
 
 
 def test_configs_are_values():

@@ -17,6 +17,7 @@ __all__ = [  # what stands above this file, for all below it
     "PRESETS",
     "ExampleConfig",
     "HeadConfig",
+    "HeadKind",
     "MaskConfig",
     "ModelConfig",
     "Recipe",

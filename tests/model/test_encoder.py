@@ -150,6 +150,55 @@ def test_inputs_that_do_not_fit_stop_with_one_line(given, sentence, small):
         build(small()).encoder(**given)
 
 
+@pytest.mark.parametrize("lengths", [[], [3, 0, 2], [7, -2]])
+def test_a_packed_row_has_no_empty_sequence(lengths):
+    with pytest.raises(UserError, match="a packed row needs sequences of at least one piece each"):
+        Boundaries.of(lengths)
+
+
+def test_packing_takes_any_mask_of_the_right_shape():
+    ids = torch.tensor([[5, 6, 7], [8, 9, 0]])
+    for mask in (torch.tensor([[2, 2, 2], [2, 2, 0]]), torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])):
+        row, boundaries = pack(ids, mask)
+        assert row.tolist() == [5, 6, 7, 8, 9]
+        assert boundaries.lengths == (3, 2)
+    with pytest.raises(UserError, match=r"attention_mask \(1, 3\) is not of input_ids' \(2, 3\)"):
+        pack(ids, torch.ones(1, 3))
+
+
+def test_token_types_must_be_of_the_inputs_shape(small):
+    with pytest.raises(UserError, match=r"token_type_ids \(1, 4\) are not of input_ids' \(2, 4\)"):
+        build(small()).encoder(torch.ones(2, 4, dtype=torch.long), token_type_ids=torch.ones(1, 4, dtype=torch.long))
+
+
+def test_a_piece_that_may_look_nowhere_has_a_map_of_zeros(small):
+    encoder = build(small(causal=True)).encoder
+    maps = attention_maps(encoder, torch.tensor([[0, 0, 7, 8]]), torch.tensor([[0, 0, 1, 1]]))
+    assert maps[0].isfinite().all()
+    assert maps[0][0, :, 0].abs().max() == 0
+
+
+def test_maps_follow_the_number_of_passes(small, ragged):
+    encoder = build(small(), seed=1).encoder
+    assert len(attention_maps(encoder, *ragged, passes=7)) == 7
+
+
+def drops(module, x):
+    """The share of zeros that a dropout makes of ones."""
+    return float((module(torch.ones_like(x)) == 0).float().mean())
+
+
+@pytest.mark.parametrize("where", ["embeddings.dropout", "trunk.attention.0.dropout", "trunk.ffn.0.dropout"])
+def test_each_dropout_site_drops_its_rate_and_stands_in_the_path(where, small, ragged):
+    encoder = build(small(dropout=0.4), seed=1).encoder.train()
+    site = encoder.get_submodule(where)
+    assert drops(site, torch.zeros(4000)) == pytest.approx(0.4, abs=0.05)
+    calls = []
+    site.register_forward_hook(lambda *_: calls.append(1))
+    encoder(*ragged)
+    assert len(calls) == (1 if where.startswith("embeddings") else encoder.config.depth)
+
+
 def test_a_row_of_padding_alone_is_named(small):
     with pytest.raises(UserError, match="row 1 of the batch is nothing but padding"):
         pack(torch.ones(2, 3, dtype=torch.long), torch.tensor([[1, 1, 0], [0, 0, 0]]))

@@ -122,6 +122,26 @@ def test_a_network_trains_its_span_beam_and_says_how_to_ask_it(small, ragged):
         network(*ragged)
 
 
+def test_robertas_classifier_drops_before_and_after_its_dense_layer(small, ragged):
+    network = build(small("roberta"), [HeadConfig(kind="classify", labels=("a", "b"), dropout=0.5)], seed=1).train()
+    head = network.heads["classify"]
+    seen = {}
+    head.dense.register_forward_pre_hook(lambda _, given: seen.update(dense=given[0]))
+    head.out.register_forward_pre_hook(lambda _, given: seen.update(out=given[0]))
+    network(*ragged)
+    assert 0.3 < (seen["dense"] == 0).float().mean() < 0.7
+    assert 0.3 < (seen["out"] == 0).float().mean() < 0.7
+
+
+def test_a_beam_wider_than_what_is_allowed_marks_the_rest_as_impossible():
+    head = SpanBeam(16, dropout=0.0, norm_eps=1e-12).eval()
+    allowed = torch.zeros(1, 12, dtype=torch.bool)
+    allowed[0, [3, 7]] = True
+    beam = head.beam(torch.randn(1, 12, 16), allowed)
+    assert set(beam.start_at[0, :2].tolist()) == {3, 7}
+    assert (beam.start[0, 2:] < -1e30).all()
+
+
 @pytest.mark.parametrize(
     ("config", "heads", "sentence"),
     [
@@ -150,7 +170,12 @@ def test_an_encoder_without_a_pooler_says_so_when_asked_to_pool(small, ragged):
     [
         ({"kind": "classify"}, "a classify head needs the names of its labels"),
         ({"kind": "tag", "labels": ("a", "a")}, "label 'a' is named twice in the tag head"),
-        ({"kind": "mlm", "dropout": 1.0}, "dropout = 1.0 must be at least 0 and below 1"),
+        ({"kind": "pair", "dropout": 1.0}, "dropout = 1.0 must be at least 0 and below 1"),
+        ({"kind": "mlm", "dropout": 0.5}, "a masked-LM head has no dropout"),
+        ({"kind": "span", "labels": ("a",)}, "a span head has no use for 1 labels"),
+        ({"kind": "regress", "labels": ("a", "b")}, "a regress head has no use for 2 labels"),
+        ({"kind": "tag", "labels": ("a",), "several": True}, "several labels at once are for a classify head"),
+        ({"kind": "clasify", "labels": ("a",)}, "kind = 'clasify'; did you mean 'classify'?"),
     ],
 )
 def test_head_settings_are_checked(values, sentence):

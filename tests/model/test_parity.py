@@ -107,7 +107,7 @@ def test_every_hidden_state_and_the_pooled_output_equal_transformers(family, sma
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 def test_every_plan_equals_transformers_with_its_gradients(plan, training, small, ragged, tmp_path):
     network = build(small("albert", **plan), HEADS["ForPreTraining"], seed=2).train(training)
-    model = peer(network, "ForPreTraining", tmp_path, classifier_dropout_prob=0.0).train(training)
+    model = peer(network, "ForPreTraining", tmp_path).train(training)
     given = inputs(*ragged, network.config)
     ours, theirs = network(**given), model(**given)
     close(ours["mlm"], theirs.prediction_logits, ragged[1])
@@ -125,8 +125,7 @@ def test_every_head_equals_transformers_with_its_gradients(family, suffix, train
     needs = suffix in ("ForNextSentencePrediction", "ForMultipleChoice", "ForPreTraining")
     pooler = {"roberta": needs, "distilbert": False}.get(family, needs or suffix == "ForSequenceClassification")
     network = build(small(family, pooler=pooler), HEADS[suffix], seed=3).train(training)
-    off = {"albert": {"classifier_dropout_prob": 0.0}, "distilbert": {"qa_dropout": 0.0, "seq_classif_dropout": 0.0}}
-    model = peer(network, suffix, tmp_path, **off.get(family, {})).train(training)
+    model = peer(network, suffix, tmp_path).train(training)
     ids, mask = ragged
     given = inputs(ids, mask, network.config)
     theirs = given if suffix != "ForMultipleChoice" else {name: tensor[None] for name, tensor in given.items()}
@@ -147,6 +146,41 @@ def test_every_head_equals_transformers_with_its_gradients(family, suffix, train
     for side in (0, 1):
         sum((p[side] if p[2] is None else p[side][p[2].bool()]).square().mean() for p in pairs).backward()
     compare_gradients(network, model)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "silu"])
+@pytest.mark.parametrize("family", CLASSES)
+def test_every_activation_equals_transformers_in_the_trunk_and_in_the_head(family, activation, small, ragged, tmp_path):
+    network = build(small(family, activation=activation, pooler=False), HEADS["ForMaskedLM"], seed=6).eval()
+    model = peer(network, "ForMaskedLM", tmp_path).eval()
+    given = inputs(*ragged, network.config)
+    with torch.no_grad():
+        close(network(**given)["mlm"], model(**given).logits, ragged[1])
+
+
+@pytest.mark.parametrize("family", CLASSES)
+def test_regression_equals_transformers_with_its_gradients(family, small, ragged, tmp_path):
+    pooler = family in ("albert", "bert")
+    network = build(small(family, pooler=pooler), [HeadConfig(kind="regress", labels=("score",))], seed=3).train()
+    model = peer(network, "ForSequenceClassification", tmp_path).train()
+    assert model.config.problem_type == "regression"
+    assert model.config.id2label == {0: "score"}
+    given = inputs(*ragged, network.config)
+    theirs, ours = model(**given).logits, network(**given)["regress"]
+    close(ours, theirs)
+    for scores in (ours, theirs):
+        scores.square().mean().backward()
+    compare_gradients(network, model)
+
+
+def test_roberta_counts_positions_by_its_padding_piece_as_transformers_does(small, tmp_path):
+    network = build(small("roberta"), seed=7).eval()
+    model = peer(network, "Model", tmp_path).eval()
+    ids = torch.tensor([[0, 17, 1, 18, 2], [1, 1, 0, 19, 2]])
+    with torch.no_grad():
+        close(network.encoder(ids), model(input_ids=ids).last_hidden_state)
+        mask = torch.tensor([[1, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+        close(network.encoder(ids, mask), model(input_ids=ids, attention_mask=mask).last_hidden_state, mask)
 
 
 @pytest.mark.parametrize("family", CLASSES)

@@ -17,6 +17,7 @@ HEADS = {
     "classifier": [HeadConfig(kind="classify", labels=("LABEL_0", "LABEL_1", "LABEL_2"), dropout=0.1)],
     "regression": [HeadConfig(kind="regress", dropout=0.1)],
     "span": [HeadConfig(kind="span")],
+    "span-beam": [HeadConfig(kind="span-beam", dropout=0.1)],
     "bare": [],
 }
 
@@ -102,6 +103,29 @@ def test_an_activation_can_be_said_where_the_config_is_wrong(tensorflow, small, 
     write_tf1(tensorflow, network, tmp_path)
     assert convert_tf1(tmp_path).config.activation == "gelu_tanh"
     assert convert_tf1(tmp_path, "gelu").config.activation == "gelu"
+
+
+def test_a_bare_output_layer_is_what_it_is_said_to_be(tensorflow, small, tmp_path):
+    network = build(small("albert"), [HeadConfig(kind="choice", dropout=0.1)], seed=3)
+    write_tf1(tensorflow, network, tmp_path)
+    assert convert_tf1(tmp_path).head_configs[0].kind == "regress"
+    assert convert_tf1(tmp_path, head="choice").head_configs == network.head_configs
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"hidden_size": 32.0}, "_size takes a whole number, not 32.0"),
+        ({"hidden_act": []}, r"hidden_act \[\] is not one of gelu, relu"),
+        ({"num_hidden_layers": None}, "layers takes a whole number, not None"),
+    ],
+)
+def test_a_tf1_config_that_is_wrong_is_one_clear_line(tensorflow, change, sentence, small, tmp_path):
+    write_tf1(tensorflow, build(small("bert", layers=1)), tmp_path)
+    config = json.loads((tmp_path / "bert_config.json").read_text())
+    (tmp_path / "bert_config.json").write_text(json.dumps(config | change))
+    with pytest.raises(UserError, match=sentence):
+        convert_tf1(tmp_path)
 
 
 def test_an_unknown_or_missing_variable_is_named(tensorflow, small, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -24,13 +25,25 @@ def same(ours, other):
         assert torch.equal(tensor, b[name]), name
 
 
+WITH_DROPOUT = {
+    ("albert", "ForSequenceClassification"): [HeadConfig(kind="classify", labels=("a", "b"), dropout=0.3)],
+    ("bert", "ForSequenceClassification"): [HeadConfig(kind="classify", labels=("a",), several=True, dropout=0.3)],
+    ("roberta", "ForSequenceClassification"): [HeadConfig(kind="regress", labels=("score",), dropout=0.25)],
+    ("distilbert", "ForSequenceClassification"): [HeadConfig(kind="regress", dropout=0.4)],
+    ("distilbert", "ForQuestionAnswering"): [HeadConfig(kind="span", dropout=0.3)],
+    ("albert", "ForMultipleChoice"): [HeadConfig(kind="choice", dropout=0.2)],
+    ("roberta", "ForTokenClassification"): [HeadConfig(kind="tag", labels=("O", "B"), dropout=0.2)],
+    ("albert", "ForPreTraining"): [HeadConfig(kind="mlm"), HeadConfig(kind="pair", dropout=0.1)],
+}
+
+
 @pytest.mark.parametrize(("family", "suffix"), [*HAVE, *((family, "Model") for family in CLASSES)])
 def test_save_transformers_save_load_is_the_identity(family, suffix, small, tmp_path):
     pooled = suffix in ("Model", "ForMultipleChoice", "ForPreTraining", "ForNextSentencePrediction") or (
         suffix == "ForSequenceClassification" and family != "roberta"
     )
     config = small(family, pooler=pooled and family != "distilbert")
-    network = build(config, HEADS.get(suffix, []), seed=5)
+    network = build(config, WITH_DROPOUT.get((family, suffix)) or HEADS.get(suffix, []), seed=5)
     model = peer(network, suffix, tmp_path / "ours")
     model.save_pretrained(tmp_path / "theirs")
     back, _ = load_network(tmp_path / "theirs")
@@ -39,10 +52,7 @@ def test_save_transformers_save_load_is_the_identity(family, suffix, small, tmp_
     assert set(ours) == set(theirs)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert replace(back.config, projection="where-needed") == replace(config, projection="where-needed")
-    assert [head.kind for head in back.head_configs] == sorted(head.kind for head in network.head_configs)
-    assert [head.labels for head in back.head_configs if head.labels] == [
-        head.labels for head in network.head_configs if head.labels
-    ]
+    assert sorted(back.head_configs, key=str) == sorted(network.head_configs, key=str)
 
 
 def test_a_projection_that_only_transformers_has_is_the_identity_and_dropped_again(small, tmp_path):
@@ -390,3 +400,184 @@ def test_what_transformers_cannot_say_at_all_is_refused(config, heads, sentence,
     network = build(small(**({"family": "albert"} | config)), heads)
     with pytest.raises(UserError, match=sentence):
         publish(network.config, network.head_configs, network.state_dict())
+
+
+def test_what_transformers_reads_otherwise_is_said(small):
+    tagger = build(small("distilbert"), [HeadConfig(kind="tag", labels=("a", "b"), dropout=0.3)])
+    notes = publish(tagger.config, tagger.head_configs, tagger.state_dict()).notes
+    assert any("reads dropout 0.0 for the tag head, where ours is 0.3" in note for note in notes)
+    single = build(small("albert"), [HeadConfig(kind="classify", labels=("spam",))])
+    notes = publish(single.config, single.head_configs, single.state_dict()).notes
+    assert any("'regress'" in note and "'classify'" in note for note in notes)
+
+
+def test_a_folder_of_the_other_kind_is_not_written_over(small, tmp_path):
+    network = build(small())
+    save_network(network, tmp_path / "ours")
+    export_network(network, tmp_path / "theirs")
+    with pytest.raises(UserError, match=r"holds a model of another kind \(litebert\.json\); choose another folder"):
+        export_network(network, tmp_path / "ours")
+    with pytest.raises(UserError, match=r"holds a model of another kind \(config\.json\)"):
+        save_network(network, tmp_path / "theirs")
+    for folder in ("ours", "theirs"):
+        load_network(tmp_path / folder)
+
+
+def test_a_write_that_fails_midway_leaves_no_half_model(small, tmp_path, monkeypatch):
+    import litebert.files
+
+    save_network(build(small(), seed=1), tmp_path)
+    before = (tmp_path / "model.safetensors").read_bytes()
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(litebert.files.os, "fsync", fail)
+    with pytest.raises(UserError, match="No space left on device"):
+        save_network(build(small(), seed=2), tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+    assert not [file for file in tmp_path.iterdir() if "partial" in file.name]
+
+
+def test_float64_files_stay_float64_and_mixed_ones_become_float32(small, tmp_path):
+    network = build(small()).double()
+    save_network(network, tmp_path / "a")
+    back, stored = load_network(tmp_path / "a")
+    assert stored == torch.float64
+    same(network, back)
+    edit(tmp_path / "a", lambda t: t.update({n: v.half() for n, v in t.items() if "norm" in n}))
+    back, stored = load_network(tmp_path / "a")
+    assert stored == torch.float32
+    assert {parameter.dtype for parameter in back.parameters()} == {torch.float32}
+
+
+def test_query_key_and_value_must_be_of_one_shape_and_type(small, tmp_path):
+    published_bert(small, tmp_path)
+    stem = "bert.encoder.layer.0.attention.self"
+    edit(
+        tmp_path,
+        lambda t: t.update({f"{stem}.query.weight": torch.zeros(16, 32), f"{stem}.key.weight": torch.zeros(48, 32)}),
+    )
+    with pytest.raises(UserError, match=r"differ in shape or type: \[16, 32\], \[48, 32\], \[32, 32\]"):
+        load_network(tmp_path)
+    edit(
+        tmp_path,
+        lambda t: t.update(
+            {f"{stem}.query.weight": torch.zeros(32, 32), f"{stem}.key.weight": torch.zeros(32, 32, dtype=torch.int64)}
+        ),
+    )
+    with pytest.raises(UserError, match="differ in shape or type"):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lm_head.decoder.weight", "vocab_projector.weight", "predictions.decoder.bias"])
+def test_another_familys_copies_are_not_let_in(name, small, tmp_path):
+    published_bert(small, tmp_path)
+    edit(tmp_path, put(name, torch.zeros(5)))
+    with pytest.raises(UserError, match="which this model has no place for"):
+        load_network(tmp_path)
+
+
+def test_a_name_with_control_characters_cannot_write_on_the_terminal(small, tmp_path):
+    published_bert(small, tmp_path)
+    edit(tmp_path, put("a\nlitebert: all is well\x1b[31m", torch.zeros(5)))
+    with pytest.raises(UserError) as problem:
+        load_network(tmp_path)
+    assert str(problem.value).isprintable()
+
+
+def strange_tensors():
+    yield "expanded", torch.zeros(1).expand(32, 32)
+    yield "meta", torch.zeros(32, 32, device="meta")
+    yield "sparse", torch.zeros(32, 32).to_sparse()
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensor"), list(strange_tensors()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_pickled_tensor_must_be_plain_and_whole(kind, tensor, small, tmp_path):
+    published_bert(small, tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors") | {"bert.pooler.dense.weight": tensor}
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"is not a plain tensor with all its numbers in the file|corrupted"):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "sentence"),
+    [
+        ("bert", {"num_labels": 10**8}, "num_labels = 100000000 is not between 1 and 65536"),
+        ("bert", {"num_labels": "abc"}, "num_labels takes a whole number, not 'abc'"),
+        ("bert", {"classifier_dropout": "x"}, "classifier_dropout takes a number, not 'x'"),
+        ("bert", {"classifier_dropout": [1]}, "classifier_dropout takes a number"),
+        ("bert", {"architectures": 3}, "architectures takes a list of names, not 3"),
+        ("bert", {"hidden_act": []}, r"activation \[\] is not one of gelu"),
+        ("bert", {"type_vocab_size": 2**62}, "token_types = 4611686018427387904 is more than"),
+        ("bert", {"layer_norm_eps": 10**400}, "norm_eps takes a number, not one so large"),
+        ("bert", {"layer_norm_eps": float("inf")}, "norm_eps takes a number, not inf"),
+        ("bert", {"initializer_range": float("nan")}, "init_std = nan must be above 0"),
+        ("bert", {"id2label": {"0": "a", "5": "b"}}, "id2label must name labels 0 to 1"),
+        ("bert", {"id2label": 3}, "id2label takes a table of numbers and names, not 3"),
+        ("albert", {"embedding_size": 2**20, "hidden_size": 2**20}, "should be|differ in shape"),
+    ],
+)
+def test_a_classifiers_config_that_is_wrong_is_one_clear_line(family, change, sentence, small, tmp_path):
+    network = build(small(family, layers=1), [HeadConfig(kind="classify", labels=("LABEL_0", "LABEL_1"))], seed=1)
+    export_network(network, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config.pop("id2label")
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(UserError, match=sentence) as problem:
+        load_network(tmp_path)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("family", ["albert", "distilbert"])
+def test_a_null_dropout_means_the_default_as_it_does_in_transformers(family, small, tmp_path):
+    network = build(small(family), [HeadConfig(kind="classify", labels=("a", "b"), dropout=0.3)], seed=1)
+    export_network(network, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    key = "classifier_dropout_prob" if family == "albert" else "seq_classif_dropout"
+    (tmp_path / "config.json").write_text(json.dumps(config | {key: None}))
+    assert load_network(tmp_path)[0].head_configs[0].dropout == (0.1 if family == "albert" else 0.2)
+
+
+def test_a_roberta_that_does_not_name_its_padding_pads_with_one(small, tmp_path):
+    export_network(build(small("roberta"), seed=1), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config.pop("pad_token_id")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    back, _ = load_network(tmp_path)
+    assert (back.config.pad_id, back.config.position_offset, back.config.positions) == (1, 2, 40)
+
+
+def test_a_pooler_in_a_distilbert_file_is_named(small, tmp_path):
+    export_network(build(small("distilbert"), seed=1), tmp_path)
+    edit(tmp_path, put("pooler.dense.weight", torch.zeros(32, 32)))
+    with pytest.raises(UserError, match=r"holds the tensor pooler\.dense\.weight"):
+        load_network(tmp_path)
+
+
+def test_random_damage_is_always_one_line(small, tmp_path):
+    import random
+
+    published_bert(small, tmp_path, vocab_size=20, hidden_size=8, embedding_size=8, ffn_size=8, positions=8)
+    tensors = load_file(tmp_path / "model.safetensors")
+    whole = {"model.safetensors": (tmp_path / "model.safetensors").read_bytes()}
+    for name, old in (("pytorch_model.bin", False), ("legacy.bin", True)):
+        torch.save(tensors, tmp_path / name, _use_new_zipfile_serialization=not old)
+        whole[name] = (tmp_path / name).read_bytes()
+        (tmp_path / name).unlink()
+    (tmp_path / "model.safetensors").unlink()
+    draw = random.Random(0)
+    for name, content in whole.items():
+        path = tmp_path / ("pytorch_model.bin" if name == "legacy.bin" else name)
+        for _ in range(60):
+            damaged = bytearray(content)
+            for _ in range(draw.randint(1, 8)):
+                damaged[draw.randrange(min(len(damaged), 4000))] = draw.randrange(256)
+            path.write_bytes(damaged)
+            with suppress(UserError):  # a byte of a weight may change unseen; anything else must be this
+                load_network(tmp_path)
+        path.unlink()

@@ -1,7 +1,7 @@
 """`litebert demo`, `info`, `export` and `convert`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -76,12 +76,12 @@ def info(
 
 def _find_config(name: str, sets: list[str]) -> tuple[ModelConfig, tuple[HeadConfig, ...]]:
     if Path(name).is_dir():
-        from litebert.model.weights import read_folder
+        from litebert.model.weights import load_network
 
         if sets:
             raise UserError("--set changes a preset or a recipe; a folder's model is what it is")
-        config, heads, _ = read_folder(Path(name))
-        return config, heads
+        network, _ = load_network(Path(name))
+        return network.config, network.head_configs
     if name in PRESETS:
         return apply_sets({"model": {"preset": name}}, sets).model, ()
     if name.endswith(".toml") or any(name in (known, known.split("/")[1]) for known in recipe_names()):
@@ -128,6 +128,7 @@ def _describe(name: str, config: ModelConfig, heads: tuple[HeadConfig, ...], as_
 
 
 def _fit(name: str, config: ModelConfig, fit: str, as_json: bool) -> None:
+    from litebert.report.info import pretraining_heads
     from litebert.report.memory import CONTEXT, fit_table, parse_bytes
 
     budget = parse_bytes(fit)
@@ -140,8 +141,9 @@ def _fit(name: str, config: ModelConfig, fit: str, as_json: bool) -> None:
         ["length", "batch", "allocated"],
         [[str(r["length"]), str(r["batch"]), size(r["bytes"]) if r["batch"] else "does not fit"] for r in rows],
     )
+    heads = " and ".join(head.kind for head in pretraining_heads(config)) or "the encoder"
     typer.echo(
-        "one masked-LM and pair step: AdamW, bf16 autocast, fp32 master weights, no activation checkpointing; "
+        f"one step of {heads}: AdamW, bf16 autocast, fp32 master weights, no activation checkpointing; "
         f"{size(CONTEXT)} are left for the process itself"
     )
 
@@ -192,6 +194,9 @@ def convert(
     to: To,
     tokenizer: Annotated[Path | None, typer.Option(help="Its spiece.model or vocab.txt, if it lies elsewhere.")] = None,
     activation: Annotated[str | None, typer.Option(help="TF1: gelu or gelu_tanh, where the config is wrong.")] = None,
+    head: Annotated[
+        Literal["classify", "regress", "choice"] | None, typer.Option(help="TF1: what a bare output layer is.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a checkpoint of other software into litebert's own folder."""
@@ -203,10 +208,10 @@ def convert(
     if any((folder / name).is_file() for name in ("albert_config.json", "bert_config.json")):
         from litebert.model.tf1 import convert_tf1
 
-        model = Model(network=convert_tf1(folder, activation))
+        model = Model(network=convert_tf1(folder, activation, head))
     else:
-        if activation is not None:
-            raise UserError("--activation is for TF1 checkpoints; this folder's config.json says its own")
+        if activation is not None or head is not None:
+            raise UserError("--activation and --head are for TF1 checkpoints; this folder's config.json says its own")
         model = load(folder)
     if tokenizer is not None:
         model.tokenizer = Tokenizer.load(tokenizer)

@@ -153,7 +153,8 @@ class Encoder(nn.Module):
         if rows:
             positions = rows.positions()
         elif config.position_offset:  # RoBERTa counts the pieces that are not padding (fairseq, make_positions)
-            positions = ((input_ids != config.pad_id).long().cumsum(1) - 1).clamp(min=0)
+            real = (input_ids != config.pad_id).long()
+            positions = real.cumsum(1) * real - 1
         else:
             positions = torch.arange(longest, device=input_ids.device).expand_as(input_ids)
         x: Tensor = self.embeddings(input_ids, positions + config.position_offset, token_type_ids)

@@ -136,6 +136,16 @@ _TF1_ALBERT_LAYER: Names = {
 }
 
 
+_TF1_SPAN_BEAM = {
+    "start": "start_logits/dense",
+    "end_dense": "end_logits/dense_0",
+    "end_norm": "end_logits/LayerNorm",
+    "end": "end_logits/dense_1",
+    "answer_dense": "answer_class/dense_0",
+    "answer": "answer_class/dense_1",
+}
+
+
 def tf1_names(config: ModelConfig, heads: Sequence[HeadConfig]) -> Names:
     """The same for Google's TF1 variables of ALBERT and BERT. Those that end in `kernel` are transposed."""
     names: Names = {
@@ -169,6 +179,10 @@ def tf1_names(config: ModelConfig, heads: Sequence[HeadConfig]) -> Names:
             module("heads.mlm.dense", ["cls/predictions/transform/dense"])
             module("heads.mlm.norm", ["cls/predictions/transform/LayerNorm"])
             names["heads.mlm.bias"] = ("cls/predictions/output_bias",)
+        elif head.kind == "span-beam":
+            for ours, name in _TF1_SPAN_BEAM.items():
+                module(f"heads.span-beam.{ours}", [name])
+            del names["heads.span-beam.answer.bias"]
         else:
             where = {"pair": "cls/seq_relationship/", "span": "cls/squad/"}.get(head.kind, "")
             names[f"heads.{head.kind}.out.weight"] = (f"{where}output_weights",)  # stored (labels, H), as ours

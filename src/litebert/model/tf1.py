@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from litebert.config import HeadConfig, ModelConfig, UserError
+from litebert.config import HeadConfig, HeadKind, ModelConfig, UserError
 from litebert.model.heads import Network
 from litebert.model.names import tf1_names
 from litebert.model.published import State, gather
@@ -22,18 +22,19 @@ _SLOT = re.compile(
 _ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu"}  # Google's gelu is the tanh approximation
 
 
-def convert_tf1(folder: Path, activation: str | None = None) -> Network:
-    """`activation` overrides the config: BERT's own first release computed gelu with erf, later ones with tanh."""
+def convert_tf1(folder: Path, activation: str | None = None, head: HeadKind | None = None) -> Network:
+    """What the files cannot say may be said: `activation` where the config is wrong (BERT's first release computed gelu
+    with erf, later ones with tanh), `head` for a bare output layer (classify, regress, or choice as RACE's)."""
     config_file = next((folder / n for n in ("albert_config.json", "bert_config.json") if (folder / n).is_file()), None)
     if config_file is None:
         raise UserError(f"{folder} holds neither albert_config.json nor bert_config.json")
     state = read_variables(folder)
-    config, heads = _configs(read_json(config_file), state, str(config_file), activation)
-    names = tf1_names(config, heads)
+    config = _config(read_json(config_file), state, str(config_file), activation)
+    heads = _heads(state, head)
     for name, tensor in state.items():
         if name.endswith("/kernel"):
             state[name] = tensor.T.contiguous()
-    return fill(config, heads, gather(names, state, str(folder)), str(folder))
+    return fill(config, heads, gather(tf1_names(config, heads), state, str(folder)), str(folder))
 
 
 def read_variables(folder: Path) -> State:
@@ -53,56 +54,56 @@ def read_variables(folder: Path) -> State:
         raise UserError(f"{indices[0]} is truncated or corrupted: {str(problem).splitlines()[0]}") from None
 
 
-def _configs(
-    data: dict[str, Any], state: State, where: str, activation: str | None
-) -> tuple[ModelConfig, list[HeadConfig]]:
+def _config(data: dict[str, Any], state: State, where: str, activation: str | None) -> ModelConfig:
     albert = "embedding_size" in data
     act = data.get("hidden_act", "gelu")
-    if activation is None and act not in _ACTIVATIONS:
+    if activation is None and (not isinstance(act, str) or act not in _ACTIVATIONS):
         raise UserError(f"{where}: hidden_act {act!r} is not one of {', '.join(_ACTIVATIONS)}")
-
-    def number(key: str, default: Any = None) -> Any:
-        value = data.get(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise UserError(f"{where}: {key} takes a number, not {value!r}")
-        return value
-
     try:
-        config = ModelConfig(
+        return ModelConfig(
             family="albert" if albert else "bert",
-            vocab_size=number("vocab_size"),
-            embedding_size=number("embedding_size") if albert else number("hidden_size"),
-            hidden_size=number("hidden_size"),
-            ffn_size=number("intermediate_size"),
-            layers=number("num_hidden_layers"),
-            heads=number("num_attention_heads"),
+            vocab_size=_given(data, "vocab_size"),
+            embedding_size=_given(data, "embedding_size" if albert else "hidden_size"),
+            hidden_size=_given(data, "hidden_size"),
+            ffn_size=_given(data, "intermediate_size"),
+            layers=_given(data, "num_hidden_layers"),
+            heads=_given(data, "num_attention_heads"),
             sharing="all" if albert else "none",
-            groups=number("num_hidden_groups", 1),
-            inner_groups=number("inner_group_num", 1),
-            positions=number("max_position_embeddings"),
-            token_types=number("type_vocab_size"),
+            groups=data.get("num_hidden_groups", 1),
+            inner_groups=data.get("inner_group_num", 1),
+            positions=_given(data, "max_position_embeddings"),
+            token_types=_given(data, "type_vocab_size"),
             activation=activation or _ACTIVATIONS[act],  # type: ignore[arg-type]
-            dropout=number("hidden_dropout_prob", 0.0),
-            attention_dropout=number("attention_probs_dropout_prob", 0.0),
-            init_std=number("initializer_range", 0.02),
+            dropout=data.get("hidden_dropout_prob", 0.0),
+            attention_dropout=data.get("attention_probs_dropout_prob", 0.0),
+            init_std=data.get("initializer_range", 0.02),
             pooler="bert/pooler/dense/kernel" in state,
         )
     except UserError as problem:
-        raise UserError(f"{where}: {problem}" if where not in str(problem) else str(problem)) from None
-    heads = []
-    if "cls/predictions/output_bias" in state:
-        heads.append(HeadConfig(kind="mlm"))
-    if "cls/seq_relationship/output_weights" in state:
-        heads.append(HeadConfig(kind="pair"))
-    if "cls/squad/output_weights" in state:
-        heads.append(HeadConfig(kind="span"))
+        raise UserError(f"{where}: {problem}") from None
+
+
+def _given(data: dict[str, Any], key: str) -> Any:
+    if key not in data:
+        raise UserError(f"no {key!r}")
+    return data[key]
+
+
+def _heads(state: State, said: HeadKind | None) -> list[HeadConfig]:
+    """What the variables show. A bare `output_weights` is a classifier or, with one output, a number, unless said."""
+    signs: dict[str, HeadKind] = {
+        "cls/predictions/output_bias": "mlm",
+        "cls/seq_relationship/output_weights": "pair",
+        "cls/squad/output_weights": "span",
+    }
+    heads = [HeadConfig(kind=kind) for sign, kind in signs.items() if sign in state]
+    if "answer_class/dense_0/kernel" in state:
+        heads.append(HeadConfig(kind="span-beam", dropout=0.1))
     if "output_weights" in state:
         outputs = state["output_weights"].shape[0]
-        labels = tuple(f"LABEL_{i}" for i in range(outputs))
-        kind_is_number = outputs == 1
-        heads.append(
-            HeadConfig(kind="regress", dropout=0.1)
-            if kind_is_number
-            else HeadConfig(kind="classify", labels=labels, dropout=0.1)
-        )
-    return config, heads
+        kind: HeadKind = said or ("classify" if outputs > 1 else "regress")
+        labels = tuple(f"LABEL_{i}" for i in range(outputs)) if kind == "classify" else ()
+        heads.append(HeadConfig(kind=kind, labels=labels, dropout=0.1))
+    elif said is not None:
+        raise UserError(f"this checkpoint has no bare output layer that could be a {said} head")
+    return heads

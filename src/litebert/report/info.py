@@ -17,6 +17,13 @@ TABLES = ("sizes", "embedding", "sharing")
 PRETRAINING = (HeadConfig(kind="mlm"), HeadConfig(kind="pair"))
 
 
+def pretraining_heads(config: ModelConfig) -> tuple[HeadConfig, ...]:
+    """Those of the two that can stand on it: a pair head needs a pooler, a wide masked-LM head a wide word table."""
+    if config.family != "albert" and config.embedding_size != config.hidden_size:
+        return ()
+    return PRETRAINING if config.pooler else PRETRAINING[:1]
+
+
 def count(config: ModelConfig, heads: Sequence[HeadConfig] = ()) -> dict[str, int]:
     """Parameters by part, counted on the modules themselves (built without memory)."""
     with torch.device("meta"):
@@ -89,19 +96,19 @@ def describe(name: str, config: ModelConfig, heads: Sequence[HeadConfig] = ()) -
         "backbone_and_pooler": backbone + pooler,
         "total": total,
     }
-    if not heads and (config.embedding_size == config.hidden_size or config.family == "albert"):
-        parameters["backbone_and_mlm_head"] = sum(count(replace(config, pooler=False), PRETRAINING[:1]).values())
-        if config.pooler:
-            parameters["with_mlm_and_pair_heads"] = sum(count(config, PRETRAINING).values())
+    able = pretraining_heads(config)
+    if not heads and able:
+        parameters["backbone_and_mlm_head"] = sum(count(replace(config, pooler=False), able[:1]).values())
+        if len(able) == 2:
+            parameters["with_mlm_and_pair_heads"] = sum(count(config, able).values())
+    lengths = sorted({min(128, config.positions), min(512, config.positions)})
     return {
         "name": name,
         "config": asdict(config),
         "heads": [asdict(head) for head in heads],
         "parameters": parameters,
         "bytes": {"float32": 4 * total, "bfloat16": 2 * total},
-        "flops_per_piece": {
-            str(length): flops_per_piece(config, length) for length in (128, min(512, config.positions))
-        },
+        "flops_per_piece": {str(n): flops_per_piece(config, n) for n in lengths},
         "depth": config.depth,
         "plan": plan_of(config),
     }

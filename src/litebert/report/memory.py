@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from litebert.config import ModelConfig, UserError
-from litebert.report.info import PRETRAINING, count
+from litebert.report.info import count, pretraining_heads
 
 LENGTHS = (64, 128, 256, 320, 384, 512)  # of the table that BERT's authors published for a 12 GB card
 MASKED = 0.15
@@ -69,8 +69,7 @@ def step_memory(config: ModelConfig, batch: int, length: int) -> StepMemory:
 
 @cache
 def _parameters(config: ModelConfig) -> int:
-    heads = PRETRAINING if config.pooler else PRETRAINING[:1]
-    return sum(count(config, heads).values())
+    return sum(count(config, pretraining_heads(config)).values())
 
 
 def largest_batch(config: ModelConfig, length: int, budget: int) -> int:
@@ -88,10 +87,9 @@ def largest_batch(config: ModelConfig, length: int, budget: int) -> int:
 
 def fit_table(config: ModelConfig, budget: int) -> list[dict[str, int]]:
     rows = []
-    for length in LENGTHS:
-        if length <= config.positions:
-            batch = largest_batch(config, length, budget)
-            rows.append({"length": length, "batch": batch, "bytes": step_memory(config, max(batch, 1), length).total})
+    for length in [length for length in LENGTHS if length <= config.positions] or [config.positions]:
+        batch = largest_batch(config, length, budget)
+        rows.append({"length": length, "batch": batch, "bytes": step_memory(config, max(batch, 1), length).total})
     return rows
 
 
@@ -100,7 +98,7 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("12GiB"), parse_bytes("12 GB"), parse_bytes("1.5g")
     (12884901888, 12000000000, 1500000000)
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt]?i?)b?\s*", text.lower())
     if not match or match[2] not in _UNITS:
         raise UserError(f"{text!r} is not an amount of memory such as 12GiB or 80GB")
     return int(float(match[1]) * _UNITS[match[2]])
