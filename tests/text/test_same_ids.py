@@ -1,11 +1,14 @@
 """The ids are the originals', on 10,000 real paragraphs and on strings made to break things."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from litebert.cli import app
 from litebert.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -106,3 +109,16 @@ def test_a_saved_folder_keeps_ids_specials_pairs_and_token_types(
         name = tokenizer.piece(tokenizer.mask_id)
         for text in (f"Paris is the {name} of France.", f"{name}", f"a{name} b"):
             assert peer(text)["input_ids"] == tokenizer.encode(text).input_ids
+
+
+def test_the_bench_measures_ours_beside_the_peers_and_says_whose_ids_agree(data: Path) -> None:
+    model, corpus = data / "tokenizers" / "albert-spiece.model", data / "corpus" / "wiki-0.jsonl.xz"
+    command = ["bench", "tokenize", str(model), str(corpus), "--texts", "100", "--repeats", "1", "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    other = {row["way"]: row["texts_with_other_ids"] for row in found["rows"]}
+    assert found["texts"] == 100
+    assert other["litebert, ids"] == other["litebert, offsets too"] == other["transformers, our folder"] == 0
+    assert other["sentencepiece"] > 0, "it has no digit-comma rule"
+    assert all(row["mb_per_second"] > 0 for row in found["rows"])
