@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.unigram import digit_comma
 
 transformers = pytest.importorskip("transformers")
 
@@ -40,6 +41,8 @@ def test_albert_ids_are_those_of_the_original_procedure(
 
 def test_the_digit_comma_rule_splits_a_year_from_its_comma(albert: Tokenizer) -> None:
     assert [albert.piece(i) for i in inner(albert, "May 9, 1989, $5")] == ["▁may", "▁9", ",", "▁1989", ",", "▁$5"]
+    names = [albert.piece(i) for i in range(len(albert))]
+    assert len(digit_comma(names)) == 141
     assert [row.tolist() for row in albert.ids(["1989, x 1989,"])[:1]] == [inner(albert, "1989, x 1989,")]
 
 
