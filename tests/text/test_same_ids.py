@@ -69,7 +69,7 @@ def test_byte_level_ids_are_those_of_transformers(
 def test_a_saved_albert_gives_the_same_ids_in_transformers(
     albert: Tokenizer, paragraphs: list[str], nasty: list[str], tmp_path: Path
 ) -> None:
-    """On these. About one paragraph in 13,000 holds two spellings whose scores are equal to float32: see docs/LOG.md."""
+    """On these. Rarely, two spellings score the same to float32 and sentencepiece wavers: see docs/LOG.md."""
     albert.save(tmp_path)
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     texts = paragraphs + [text for text in nasty if "[CLS]" not in text]
