@@ -1,6 +1,7 @@
 """WordPiece and byte-level BPE, and any `tokenizer.json`, through the `tokenizers` library."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class LibraryPieces:
     def bulk(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         rows = [row.ids for row in self.library.encode_batch_fast(list(texts), add_special_tokens=False)]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        flat = np.fromiter((index for row in rows for index in row), np.int32, int(lengths.sum()))
+        flat = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
         return flat, lengths
 
     def spans(self, text: str) -> tuple[list[int], Spans]:

@@ -74,10 +74,10 @@ def _split_numbers(pieces: UnigramPieces) -> str:
 
     Then `12,100` is `▁12,` and `100` to it and `▁12` `,` `100` after the rule; without the piece the best way might be
     `▁1` `2,100`. A piece that reaches across the comma still wins in places, so each number is asked for: up to three
-    digits behind the comma, and those of three followed by `,000` or by what makes another piece of the vocabulary.
+    digits behind the comma, and those of three followed by `%`, by `,000` or by what makes another piece there.
     """
     short = [f"{number:0{size}d}" for size in (1, 2, 3) for number in range(10**size)]
-    long = {f"{number:03d},000" for number in range(1000)}
+    long = {f"{number:03d}{tail}" for number in range(1000) for tail in (",000", "%")}
     for name in pieces.names:  # `1,320,000` with a piece such as `20,000`
         if re.fullmatch(r"\d{1,3},\d{3}", name):
             long |= {f"{number:03d}"[: 7 - len(name)] + name for number in range(1000)}

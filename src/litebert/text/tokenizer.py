@@ -27,6 +27,8 @@ from litebert.text.words import Kind, starts_word
 FILES = ("spiece.model", "tokenizer.json", "vocab.txt", "vocab.json")  # in this order: the first one found is read
 BESIDE = ("tokenizer_config.json", "merges.txt")
 
+_ELSEWHERE = ("name_or_path", "tokenizer_file", "special_tokens_map_file", "auto_map")  # settings of another place
+
 T = TypeVar("T")
 
 
@@ -36,7 +38,7 @@ class Encoding:
 
     input_ids: list[int]
     token_type_ids: list[int]
-    special_mask: list[bool]
+    special_mask: list[bool]  # specials and masks; an unknown piece stands for text
     word_starts: list[bool]
     offsets: Spans  # (start, end) into the original text; (0, 0) for specials
     texts: list[int]  # whose text that is: 0 the first, 1 the pair, -1 a special
@@ -141,7 +143,10 @@ class Tokenizer:
 
     @cached_property
     def word_start_table(self) -> NDArray[np.bool_]:
-        """For each id whether it starts a word. Specials do: no word reaches across them."""
+        """For each id whether it starts a word wherever it stands; the first piece of a text always does.
+
+        Specials do: no word reaches across them.
+        """
         starts = (i in self.special_ids or starts_word(self.pieces.piece(i), self.kind) for i in range(len(self)))
         return np.fromiter(starts, np.bool_, len(self))
 
@@ -166,8 +171,8 @@ class Tokenizer:
         return Encoding(
             input_ids=ids,
             token_type_ids=types,
-            special_mask=[index in self.special_ids for index in ids],
-            word_starts=self.word_start_table[ids].tolist() if ids else [],
+            special_mask=[index in self.special_ids and index != self.roles["unk"] for index in ids],
+            word_starts=[bool(self.word_start_table[i]) or new for i, new in zip(ids, _changes(texts), strict=True)],
             offsets=offsets,
             texts=texts,
         )
@@ -215,7 +220,7 @@ class Tokenizer:
 
     def _published_settings(self) -> dict[str, Any]:
         """`tokenizer_config.json`: ours, with whatever else the one that was read said."""
-        settings = dict(self.settings)
+        settings = {key: value for key, value in self.settings.items() if key not in _ELSEWHERE}
         # the plain class takes tokenizer.json as it is; those of the families build their own from the vocabulary
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
         settings |= {f"{r}_token": self.pieces.piece(index) for r, index in self.roles.items() if index is not None}
@@ -226,6 +231,15 @@ class Tokenizer:
         types = [] if self.double_separator else ["token_type_ids"]
         settings.setdefault("model_input_names", ["input_ids", *types, "attention_mask"])
         return settings
+
+
+def _changes(texts: Sequence[int]) -> list[bool]:
+    """Where another text begins.
+
+    >>> _changes([-1, 0, 0, -1, 1])
+    [True, True, False, True, True]
+    """
+    return [here != before for here, before in zip(texts, [None, *texts], strict=False)]
 
 
 def _truncate(rows: list[tuple[list[int], Spans]], most: int, specials: int) -> list[tuple[list[int], Spans]]:

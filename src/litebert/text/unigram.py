@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from litebert.config import UserError
 from litebert.text.normalise import Normaliser, Spans
 from litebert.text.words import Kind
 
@@ -27,6 +28,9 @@ class UnigramPieces:
     def __init__(self, model: bytes, normalise: Normaliser) -> None:
         from sentencepiece import SentencePieceProcessor
 
+        kind = next((dict(_fields(value)).get(3, 1) for number, value in _fields(model) if number == 2), 1)
+        if not model or kind != 1:
+            raise UserError("it is empty" if not model else "it is a SentencePiece model, but not a unigram one")
         self.file, self.normalise = model, normalise
         self.model = SentencePieceProcessor(model_proto=model)
         self.names: list[str] = self.model.id_to_piece(list(range(self.size())))
@@ -117,8 +121,11 @@ class UnigramPieces:
         collapsed = "  " not in normal and normal == normal.strip()  # dropped characters may leave spaces behind
         if collapsed and self.keeps_ascii and normal.isascii() and normal.isprintable():
             return [0, *range(len(normal))], [0, *range(1, len(normal) + 1)]
-        places: list[int] = self.model.normalize(normal, with_offsets=True)[1]
-        return places, _next_places(places, len(normal))
+        escaped, places = self.model.normalize(normal, with_offsets=True)
+        ends = _next_places(places, len(normal))
+        if escaped.startswith("▁"):  # put there by the model, from no character
+            ends[0] = places[0]
+        return places, ends
 
     @cached_property
     def keeps_ascii(self) -> bool:
