@@ -92,8 +92,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def neighbour(word: str, words: Iterable[str]) -> str:
+def neighbour(word: str, words: Iterable[str], these: str = "allowed") -> str:
     """The end of an error's line: what was probably meant or, failing that, all there is."""
     words = list(words)
     near = difflib.get_close_matches(word[:80], words, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else f"; allowed: {', '.join(words)}"
+    return f"; did you mean {near[0]!r}?" if near else f"; {these}: {', '.join(words)}"

@@ -192,11 +192,11 @@ def test_the_command_reads_text_and_jsonl_and_counts_documents(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl cannot be read at line 2"),
-        ("a.jsonl", b'{"title": "x"}\n', "a.jsonl cannot be read at line 1"),
-        ("a.jsonl.xz", b"not xz", "a.jsonl.xz cannot be read at line 1"),
-        ("a.txt", b"\xff\xfe\xff", "a.txt cannot be read at line 1"),
-        ("a.pdf", b"", "a.pdf is none of .txt"),
+        ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl, row 2: not JSON"),
+        ("a.jsonl", b'{"title": "x"}\n', "a.jsonl, row 1: no column 'text'; there are: title"),
+        ("a.jsonl.xz", b"not xz", "a.jsonl.xz, row 1: the file breaks off here"),
+        ("a.txt", b"\xff\xfe\xff", "a.txt, row 1: byte 0xff at 0 is not UTF-8"),
+        ("a.pdf", b"", "a.pdf is of no kind that can be read"),
     ],
 )
 def test_unreadable_input_is_one_line_with_its_place(tmp_path: Path, name: str, content: bytes, words: str) -> None:

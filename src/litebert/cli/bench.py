@@ -72,16 +72,16 @@ def memory(
 @app.command()
 def tokenize(
     tokenizer: Annotated[Path, typer.Argument(help="A tokenizer's file or folder.")],
-    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT…", help="Text to measure on: .txt or .jsonl.")],
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders or patterns of text.")],
     texts: Annotated[int, typer.Option(help="How many paragraphs, from the start.", min=1)] = 10_000,
     repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = 3,
     as_json: Json = False,
 ) -> None:
     """Text to ids on one core: megabytes a second beside sentencepiece and transformers, and whose ids agree."""
     from litebert.bench.tokenize import bench_tokenize
-    from litebert.cli.text import read_texts
+    from litebert.corpus.read import Bad, find_sources, read_documents
 
-    found = bench_tokenize(tokenizer, read_texts(inputs), texts, repeats, say=progress)
+    found = bench_tokenize(tokenizer, read_documents(find_sources(inputs), "text", Bad()), texts, repeats, say=progress)
     if as_json:
         print_json(found)
         return
@@ -98,3 +98,56 @@ def tokenize(
     print_table(title, ["way", "MB/s", "time, first = 1", "texts with other ids"], rows)
     if "note" in found:
         typer.echo(found["note"])
+
+
+@app.command()
+def corpus(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders or patterns of text.")],
+    tokenizer: Annotated[Path, typer.Option(help="A unigram tokenizer: its folder or file.")],
+    workers: Annotated[int, typer.Option(help="Processes, and threads of the floor.", min=1)] = 2,
+    as_json: Json = False,
+) -> None:
+    """Building shards beside sentencepiece alone on text that is split and normalised."""
+    from litebert.bench.corpus import bench_corpus
+
+    found = bench_corpus(inputs, tokenizer, workers, say=progress)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        f"{found['characters'] / 1e6:,.0f} M characters, {found['pieces']:,} pieces, {workers} workers",
+        ["litebert, s", "sentencepiece encode alone, s", "ratio", "most memory of a worker"],
+        [
+            [
+                f"{found['litebert_seconds']:.1f}",
+                f"{found['sentencepiece_seconds']:.1f}",
+                f"{found['ratio']:.2f}",
+                size(found["peak_resident_bytes_of_a_process"]),
+            ]
+        ],
+    )
+
+
+@app.command()
+def batches(
+    folder: Annotated[Path, typer.Argument(help="A folder of shards.")],
+    length: Annotated[int, typer.Option(help="Pieces an example.")] = 512,
+    batch: Annotated[int, typer.Option(help="Examples a batch.", min=1)] = 256,
+    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = 10,
+    workers: Annotated[int, typer.Option(help="Processes of the loader.", min=1)] = 2,
+    as_json: Json = False,
+) -> None:
+    """Masked batches: pieces a second beside transformers' whole-word collator."""
+    from litebert.bench.batches import bench_batches
+
+    found = bench_batches(folder, length, batch, repeats, workers, say=progress)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [f"{found['peer']}, whole-word collator, one core", f"{found['transformers_pieces_per_second_and_core']:,.0f}"],
+        ["litebert, one core", f"{found['litebert_pieces_per_second_and_core']:,.0f}"],
+        [f"litebert, the loader with {workers} processes", f"{found['loader_pieces_per_second']:,.0f}"],
+    ]
+    print_table(f"length {length}, batch {batch}", ["", "pieces a second"], rows)
+    typer.echo(f"one core against one core: {found['ratio']:.1f} times")

@@ -226,7 +226,7 @@ def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
         if not isinstance(row, dict):
             bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
         elif column not in row:
-            bad(source, number, "no column", f"no column {column!r}{neighbour(column, map(str, row))}")
+            bad(source, number, "no column", f"no column {column!r}{neighbour(column, map(str, row), 'there are')}")
         elif not isinstance(row[column], str):
             bad(source, number, "not text", f"{column!r} holds {type(row[column]).__name__}, not text")
         else:
@@ -261,7 +261,7 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
         if header is None:
             header = row
             if column not in header:
-                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, header)}")
+                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, header, 'there are')}")
         elif len(row) != len(header):
             bad(source, reader.line_num, "fields", f"{len(row)} fields where the header has {len(header)}")
         else:
@@ -281,7 +281,9 @@ def _read_parquet(source: Source, column: str, bad: Bad) -> Iterator[str]:
         try:
             table = parquet.ParquetFile(file)
             if column not in table.schema_arrow.names:
-                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, table.schema_arrow.names)}")
+                raise UserError(
+                    f"{source.path} has no column {column!r}{neighbour(column, table.schema_arrow.names, 'there are')}"
+                )
             for batch in table.iter_batches(batch_size=1024, columns=[column]):
                 for text in batch.column(0).to_pylist():
                     number += 1

@@ -121,6 +121,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             raise UserError(f"{path}: format {manifest['format']!r}; this version of litebert reads {FORMAT}")
+        _ = (int(manifest["tokenizer"]["vocab_size"]), str(manifest["tokenizer"]["sha256"]), dict(manifest["counts"]))
         for block in manifest["blocks"]:
             for part in PARTS:
                 _ = ShardInfo(**block[part]) if block[part] else None
