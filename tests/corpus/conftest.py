@@ -18,7 +18,7 @@ def tokenizer():
 
     @cache
     def make(kind: str = "unigram", language: str = "en") -> Tokenizer:
-        size = {"unigram": 130, "wordpiece": 200, "bpe": 360}[kind]
+        size = {"unigram": 100, "wordpiece": 200, "bpe": 350}[kind]
         settings = TrainSettings(kind=kind, vocab_size=size, keep_accents=True if kind != "bpe" else None)
         return train_tokenizer(LANGUAGES[language].split("\n"), settings)[0]
 

@@ -39,6 +39,7 @@ class Epoch:
     shard: NDArray[np.int64]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
+    number: NDArray[np.int64]  # of each in the corpus's own order
 
     def __len__(self) -> int:
         return len(self.shard)
@@ -80,7 +81,7 @@ class Examples:
         shard = np.repeat(np.arange(len(plans)), [len(plan) for plan in plans])
         runs = np.concatenate(plans)
         order = permutation(len(runs), self.seed, epoch)
-        return Epoch(shard[order], runs[order, 0], runs[order, 1])
+        return Epoch(shard[order], runs[order, 0], runs[order, 1], order)
 
     def batch(self, epoch: int, indices: Sequence[int] | NDArray[np.int64]) -> Batch:
         """These examples of that epoch, masked."""
@@ -88,7 +89,9 @@ class Examples:
         shard, first, last = plan.shard[index], plan.first[index], plan.last[index]
         example = keys(self.seed, self.content(epoch), shard, first, last)
         if self.config.pairs:
-            ids, types, lengths, labels = self._pairs(shard, first, last, example, self._labels(epoch, index))
+            ids, types, lengths, labels = self._pairs(
+                shard, first, last, example, self._labels(epoch, plan.number[index])
+            )
         else:
             ids, types, lengths = self._runs(shard, first, last, example)
             labels = None
@@ -96,12 +99,12 @@ class Examples:
         masked: Masked = mask_batch(ids, real, example, self.vocabulary, self.config.mask)
         return Batch(masked.input_ids, types, lengths, masked.positions, masked.labels, labels, masked.spans)
 
-    def _labels(self, epoch: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Exactly half are 1: neighbours in an epoch's order have opposite labels, a coin says which."""
+    def _labels(self, epoch: int, number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Exactly half are 1: neighbours in the corpus's order have opposite labels, a coin says which."""
         if self.config.objective == "mlm":
-            return np.zeros(len(index), dtype=np.int64)
-        coin = uniform(keys(self.seed, epoch, index // 2), 7) < 0.5
-        labels: NDArray[np.int64] = (coin ^ (index % 2 == 1)).astype(np.int64)
+            return np.zeros(len(number), dtype=np.int64)
+        coin = uniform(keys(self.seed, self.content(epoch), number // 2), 7) < 0.5
+        labels: NDArray[np.int64] = (coin ^ (number % 2 == 1)).astype(np.int64)
         return labels
 
     def _pairs(

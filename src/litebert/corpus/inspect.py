@@ -71,7 +71,7 @@ def inspect(stream: Stream, sample: int = 2000) -> tuple[dict[str, Any], Batch, 
 def histogram(lengths: list[int], most: int) -> dict[str, int]:
     """Examples by length, in bins of an eighth of the most."""
     edges = [round(most * step / BINS) for step in range(BINS + 1)]
-    counts, _ = np.histogram(lengths, bins=[*edges[:-1], most + 1])
+    counts, _ = np.histogram(lengths, bins=np.array(edges) + 0.5)
     return {f"{low + 1}-{high}": int(n) for low, high, n in zip(edges, edges[1:], counts, strict=False)}
 
 

@@ -66,19 +66,15 @@ def mask_batch(
     return Masked(seen, positions, labels, spans)
 
 
-def _budget(maskable: Flags, example: Keys, rate: float) -> NDArray[np.float64]:
-    budget: NDArray[np.float64] = rate * maskable.sum(1) + uniform(example, 0)
-    return budget  # rounded down, this is right on average
-
-
 def _single_pieces(maskable: Flags, example: Keys, rate: float) -> Flags:
     """Exactly as many pieces as the rate says, every set of them equally likely."""
-    wanted = np.floor(_budget(maskable, example, rate)).astype(np.int64)
+    wanted = np.floor(rate * maskable.sum(1) + uniform(example, 0)).astype(np.int64)  # right on average
     draw = uniform(example[:, None], np.arange(1, maskable.shape[1] + 1))
     draw[~maskable] = 2.0
     limit = np.sort(draw, axis=1)
     last = np.take_along_axis(limit, np.maximum(wanted - 1, 0)[:, None], axis=1)
-    return (draw <= last) & maskable & (wanted > 0)[:, None]
+    chosen: Flags = (draw <= last) & maskable & (wanted > 0)[:, None]
+    return chosen
 
 
 def _spans(maskable: Flags, word: Flags, example: Keys, config: MaskConfig) -> tuple[Flags, NDArray[np.int64]]:
@@ -104,22 +100,49 @@ def _spans(maskable: Flags, word: Flags, example: Keys, config: MaskConfig) -> t
     return chosen, drawn
 
 
+def _threshold(
+    size: Ints, words: Ints, pieces: Ints, share: NDArray[np.float64], config: MaskConfig
+) -> NDArray[np.float64]:
+    """How far to go so that the pieces covered are the rate's share on average, although the last span is kept whole.
+
+    With spans of independent sizes s, going on until a threshold b is met covers T(b) = E[s] + Σ_{s<b} P(s) T(b - s)
+    pieces on average. The threshold is a chance mixture of the two whole numbers whose T lie on either side.
+    """
+    target = config.rate * pieces
+    most = int(target.max()) + 2
+    longest = min(int(size.max()), most)
+    word = np.stack([(size == n).sum(1) for n in range(longest + 1)], axis=1) / np.maximum(words, 1)[:, None]
+    word[:, 0] = 0
+    spans = np.zeros((len(words), most + 1))
+    several = np.zeros((len(words), most + 1))
+    several[:, 0] = 1
+    for portion in share:  # the sizes of one word, of two, …
+        wider = np.zeros_like(several)
+        for n in range(1, longest + 1):
+            wider[:, n:] += word[:, n : n + 1] * several[:, : most + 1 - n]
+        several = wider
+        spans += portion * several
+    mean = (share * np.arange(1, len(share) + 1)).sum() * pieces / np.maximum(words, 1)
+    covers = np.zeros((len(words), most + 1))
+    for threshold in range(1, most + 1):
+        covers[:, threshold] = mean + (spans[:, 1:threshold] * covers[:, threshold - 1 : 0 : -1]).sum(1)
+    low = np.maximum((covers <= target[:, None]).sum(1) - 1, 0)
+    rows, high = np.arange(len(words)), np.minimum(low + 1, most)
+    gap = covers[rows, high] - covers[rows, low]
+    threshold_of: NDArray[np.float64] = low + (target - covers[rows, low]) / np.where(gap > 0, gap, np.inf)
+    return threshold_of
+
+
 def _draw(
     size: Ints, gap: Ints, words: Ints, pieces: Ints, example: Keys, config: MaskConfig
 ) -> tuple[Flags, NDArray[np.int64]]:
-    """Spans until each row's budget is met. The length is drawn before the place, and a taken place is drawn again, so
-    the lengths keep their shares; the last span is always kept whole, and the overshoot that must be expected of it is
-    taken off the budget first, so the rate is kept too."""
+    """Spans until each row's threshold is met. The length is drawn before the place, a taken place is drawn again, and
+    the last span is kept whole, so the lengths keep their shares; the threshold is such that the rate is kept too."""
     rows = np.arange(len(words))
     lengths = np.arange(1, config.ngram + 1)
     share = (1 / lengths) / (1 / lengths).sum()
     threshold = np.cumsum(share)
-    mean = pieces / np.maximum(words, 1)
-    spread = (size**2).sum(1) / np.maximum(words, 1) - mean**2
-    first = (share * lengths).sum() * mean
-    second = (share * lengths).sum() * spread + (share * lengths**2).sum() * mean**2
-    overshoot = np.where(first > 0, (second / np.maximum(first, 1e-9) - 1) / 2, 0)
-    budget = np.floor(np.maximum(config.rate * pieces - overshoot, config.rate * pieces * 0.2) + uniform(example, 0))
+    budget = np.floor(_threshold(size, words, pieces, share, config) + uniform(example, 0))
     covered = np.zeros(size.shape, dtype=bool)
     total = np.zeros(len(words), dtype=np.int64)
     span = np.zeros(len(words), dtype=np.int64)  # the length in hand; 0: draw one
