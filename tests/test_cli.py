@@ -69,6 +69,7 @@ def test_the_demo_checks_itself():
     found = as_json("demo")
     assert found["parameters"]["albert-base"] == 11_683_584
     assert max(found["largest_differences"].values()) < 1e-5
+    assert found["masked_loss"] == pytest.approx(8.99, abs=0.2)  # ln 8000: nothing has been learnt
     assert "all of it agrees" in run("demo").stdout
 
 

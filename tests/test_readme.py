@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-QUICKER = {"bench forward": ["--repeats", "1", "--model", "albert-tiny"]}  # a measurement, here only shown to run
+QUICKER = {  # measurements, here only shown to run
+    "bench forward": ["--repeats", "1", "--model", "albert-tiny"],
+    "bench batches": ["--repeats", "1", "--length", "128", "--batch", "16"],
+}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readme")
+    """An empty folder, but for the data that a clone has."""
+    made = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "src/litebert/data", made / "src/litebert/data")
+    return made
 
 
 def steps():

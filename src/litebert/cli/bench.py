@@ -151,3 +151,30 @@ def batches(
     ]
     print_table(f"length {length}, batch {batch}", ["", "pieces a second"], rows)
     typer.echo(f"one core against one core: {found['ratio']:.1f} times")
+
+
+@app.command()
+def sentences(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders or patterns of text.")],
+    texts: Annotated[int, typer.Option(help="Paragraphs to measure on.", min=1)] = 20000,
+    as_json: Json = False,
+) -> None:
+    """Sentence splitters: megabytes a second, what they lose, and German."""
+    from litebert.bench.sentences import bench_sentences
+    from litebert.corpus.read import Bad, find_sources, read_documents
+
+    found = bench_sentences(read_documents(find_sources(inputs), "text", Bad()), texts, say=progress)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            r["splitter"],
+            f"{r['mb_per_second']:.1f}",
+            str(r["texts_not_lossless"]),
+            f"{r['german_right']} of {found['german_lines']}",
+        ]
+        for r in found["rows"]
+    ]
+    columns = ["splitter", "MB/s, one core", "texts not lossless", "German lines right"]
+    print_table(f"{found['texts']:,} paragraphs", columns, rows)

@@ -45,7 +45,8 @@ def demo(as_json: Json = False) -> None:
     found = run_demo((lambda _: None) if as_json else typer.echo)
     if as_json:
         sizes = {name: fact["parameters"]["backbone_and_pooler"] for name, fact in facts.items()}
-        print_json({"parameters": sizes, "largest_differences": found})
+        loss = found.pop("masked loss")
+        print_json({"parameters": sizes, "masked_loss": loss, "largest_differences": found})
     else:
         typer.echo("all of it agrees. Next: litebert info albert-base --fit 12GiB")
 

@@ -47,8 +47,8 @@ class Stream:
             raise UserError(f"rank {self.rank} is none of 0 to {self.ranks - 1}")
 
     def examples(self, check: bool = True) -> Examples:
-        tokenizer = Tokenizer.load(Path(self.folder) / "tokenizer")
-        return Examples(Corpus(self.folder, self.part, check), tokenizer, self.config, self.seed)
+        corpus = Corpus(self.folder, self.part, check)
+        return Examples(corpus, Tokenizer.load(Path(self.folder) / "tokenizer"), self.config, self.seed)
 
 
 def take(examples: Examples, stream: Stream, place: Place) -> tuple[Batch, Place]:
