@@ -66,6 +66,21 @@ def test_shards_hold_every_sentence_of_every_document_in_order(texts, tokenizer,
 
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "bpe"])
+def test_a_sentence_inside_a_document_begins_a_word_of_its_own(kind, texts, tokenizer, tmp_path):
+    tok = tokenizer(kind)
+    build([texts], tok, tmp_path / "out", BuildOptions(held_out=0.0), Local(1))
+    for shard in Corpus(tmp_path / "out").shards:
+        starts = np.concatenate([[0], shard.sentence_ends[:-1]]).astype(int)
+        documents_start = np.concatenate([[0], shard.document_ends[:-1]]).astype(int)
+        inside = np.delete(starts, documents_start)
+        assert tok.word_start_table[shard.ids[inside]].all()
+    text = tok.decode(shard.ids[: int(shard.sentence_ends[1])].tolist())
+    first, second = split_sentences(documents("en", 400)[-len(shard.document_ends)], "en")[:2]
+    if kind == "bpe":
+        assert text == f"{first} {second}"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece", "bpe"])
 def test_the_bytes_do_not_depend_on_the_number_of_workers(kind, texts, tokenizer, tmp_path):
     for workers in (1, 2, 3):
         build([texts], tokenizer(kind), tmp_path / str(workers), OPTIONS, Local(workers))

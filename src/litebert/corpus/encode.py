@@ -66,6 +66,8 @@ def encode_block(settings: Settings, texts: Sequence[str]) -> Encoded:
             counts["contaminated documents"] += 1
             continue
         found = split_sentences(text, settings.language)
+        if tokenizer.kind == "bpe":  # its pieces hold the space before a word: inside a document there is one
+            found[1:] = [f" {sentence}" for sentence in found[1:]]
         sentences += found
         per_document.append(len(found))
         aside.append(is_held_out(text, settings.held_out, settings.seed))

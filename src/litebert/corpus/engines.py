@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from litebert.config import UserError
 from litebert.corpus.encode import Encoded, Settings, encode_block
+from litebert.files import first_line
 
 Blocks = Iterator[tuple[int, list[str]]]
 Results = Iterator[tuple[int, Encoded]]
@@ -98,7 +99,7 @@ class Ray:
         try:
             ray.init(None if self.address == "local" else self.address, log_to_driver=False, configure_logging=False)
         except (ConnectionError, ValueError, RuntimeError) as problem:
-            raise UserError(f"no Ray cluster at {self.address}: {str(problem).splitlines()[0]}") from None
+            raise UserError(f"no Ray cluster at {self.address}: {first_line(problem)}") from None
         try:
             remote: Any = ray.remote(encode_block)
             shared = ray.put(settings)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from litebert.config import UserError
+from litebert.files import first_line
 from litebert.strict import neighbour
 
 KINDS = {
@@ -192,11 +193,7 @@ def read_lines(source: Source, bad: Bad) -> Iterator[tuple[int, str | None]]:
                     bad(source, number, "encoding", f"byte 0x{byte:02x} at {problem.start} is not UTF-8")
                     yield number, None
         except BROKEN as problem:
-            bad(source, number + 1, "broken file", f"the file breaks off here ({_short(problem)})")
-
-
-def _short(problem: BaseException) -> str:
-    return (str(problem).splitlines() or [type(problem).__name__])[0] or type(problem).__name__
+            bad(source, number + 1, "broken file", f"the file breaks off here ({first_line(problem)})")
 
 
 def _read_text(source: Source, column: str, bad: Bad) -> Iterator[str]:
@@ -221,7 +218,7 @@ def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            bad(source, number, "not JSON", f"not JSON ({_short(problem)})")
+            bad(source, number, "not JSON", f"not JSON ({first_line(problem)})")
             continue
         if not isinstance(row, dict):
             bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
@@ -254,7 +251,7 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
         except StopIteration:
             return
         except csv.Error as problem:
-            bad(source, reader.line_num, "not CSV", _short(problem))
+            bad(source, reader.line_num, "not CSV", first_line(problem))
             continue
         if not row or reader.line_num in skipped:
             continue
@@ -292,4 +289,4 @@ def _read_parquet(source: Source, column: str, bad: Bad) -> Iterator[str]:
                     else:
                         bad(source, number, "not text", f"{column!r} holds {type(text).__name__}, not text")
         except (arrow.ArrowException, OSError) as problem:
-            bad(source, number + 1, "broken file", f"not Parquet, or broken ({_short(problem)})")
+            bad(source, number + 1, "broken file", f"not Parquet, or broken ({first_line(problem)})")

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
+from litebert.files import first_line
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
 from litebert.model.weights import CHECKPOINTS, OURS, load_network, save_network
@@ -79,5 +80,4 @@ def find(name: str | Path) -> Path:
     try:
         return Path(snapshot_download(text, allow_patterns=wanted))
     except (OSError, ValueError, HfHubHTTPError) as problem:
-        why = (str(problem).splitlines() or [type(problem).__name__])[0]
-        raise UserError(f"no folder {text}, and the hub did not give it: {why}") from None
+        raise UserError(f"no folder {text}, and the hub did not give it: {first_line(problem)}") from None

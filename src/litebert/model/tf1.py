@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from litebert.config import HeadConfig, HeadKind, ModelConfig, UserError
+from litebert.files import first_line, read_json
 from litebert.model.heads import Network
 from litebert.model.names import tf1_names
 from litebert.model.published import State, gather
-from litebert.model.weights import fill, read_json
+from litebert.model.weights import fill
 
 _SLOT = re.compile(
     r"/(adam|lamb)_[mv](_\d+)?$|/Adam(_1)?$|^global_step$|^beta[12]_power$|^_CHECKPOINTABLE_OBJECT_GRAPH$"
@@ -51,7 +52,7 @@ def read_variables(folder: Path) -> State:
         names = [name for name in reader.get_variable_to_shape_map() if not _SLOT.search(name)]
         return {name: torch.from_numpy(reader.get_tensor(name)).float() for name in names}
     except Exception as problem:  # noqa: BLE001  tensorflow raises its own tree of errors, loaded only here
-        raise UserError(f"{indices[0]} is truncated or corrupted: {str(problem).splitlines()[0]}") from None
+        raise UserError(f"{indices[0]} is truncated or corrupted: {first_line(problem)}") from None
 
 
 def _config(data: dict[str, Any], state: State, where: str, activation: str | None) -> ModelConfig:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from litebert.config import HeadConfig, ModelConfig, UserError
-from litebert.files import replace_file
+from litebert.files import first_line, read_json, replace_file
 from litebert.model.heads import Network
 from litebert.model.published import State, plain, publish, read_config, read_tensors
 from litebert.strict import parse
@@ -146,7 +146,7 @@ def read_file(path: Path) -> State:
             f"{path} holds something other than tensors, or is corrupted; only tensors are unpickled"
         ) from None
     except Exception as problem:  # noqa: BLE001  the loaders raise whatever a broken byte leads them to
-        raise UserError(f"{path} is truncated or corrupted: {_first_line(problem)}") from None
+        raise UserError(f"{path} is truncated or corrupted: {first_line(problem)}") from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise UserError(f"{path} is not a table of tensors")
     for name, tensor in tensors.items():
@@ -156,25 +156,11 @@ def read_file(path: Path) -> State:
     return {str(name): tensor for name, tensor in tensors.items()}
 
 
-def _first_line(problem: BaseException) -> str:
-    return (str(problem).splitlines() or [type(problem).__name__])[0]
-
-
 def _modern(tensors: State) -> State:
     """Files of 2018 and 2019 call a norm's weight and bias gamma and beta."""
     names = {name: name.removesuffix(".gamma") + ".weight" for name in tensors if name.endswith(".gamma")}
     names |= {name: name.removesuffix(".beta") + ".bias" for name in tensors if name.endswith(".beta")}
     return {names.get(name, name): tensor for name, tensor in tensors.items()}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise UserError(f"{path} is not readable JSON: {_first_line(problem)}") from None
-    if not isinstance(data, dict):
-        raise UserError(f"{path} is not a JSON object")
-    return data
 
 
 def save_network(network: Network, folder: Path, dtype: torch.dtype | None = None) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import UserError
-from litebert.files import replace_file
+from litebert.files import first_line, read_json, replace_file
 from litebert.text.library import SPECIALS, LibraryPieces, from_byte_level, from_json, from_wordpiece
 from litebert.text.normalise import Normaliser, Spans, cover
 from litebert.text.publish import library_json, settings_json, unigram_json
@@ -85,7 +85,8 @@ class Tokenizer:
             path = path / name
         elif not path.is_file():
             raise UserError(f"no tokenizer file {path}; give one of {', '.join(FILES)} or a folder with one")
-        settings = _read_settings(path.parent / "tokenizer_config.json")
+        beside = path.parent / "tokenizer_config.json"
+        settings = read_json(beside) if beside.is_file() else {}
         pieces, files = _open(path, settings)
         return cls(pieces, files, settings)
 
@@ -260,18 +261,6 @@ def _truncate(rows: list[tuple[list[int], Spans]], most: int, specials: int) -> 
     return [(ids[:size], spans[:size]) for (ids, spans), size in zip(rows, sizes, strict=True)]
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise UserError(f"{path} is not JSON: {_first_line(problem)}") from None
-    if not isinstance(settings, dict):
-        raise UserError(f"{path} is not a JSON object")
-    return settings
-
-
 def _open(path: Path, settings: Mapping[str, Any]) -> tuple[Pieces, dict[str, bytes]]:
     """The pieces in a file, and what `save` has to write again under the usual names."""
     content = _read(path)
@@ -311,8 +300,4 @@ def _guard(path: Path, work: Callable[[], T]) -> T:
     except UserError as problem:
         raise UserError(f"{path}: {problem}") from None
     except BaseException as problem:  # noqa: BLE001
-        raise UserError(f"{path} is not a tokenizer that can be read: {_first_line(problem)}") from None
-
-
-def _first_line(problem: BaseException) -> str:
-    return (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise UserError(f"{path} is not a tokenizer that can be read: {first_line(problem)}") from None
