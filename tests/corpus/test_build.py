@@ -17,7 +17,7 @@ import pytest
 from litebert.config import UserError
 from litebert.corpus import build as building
 from litebert.corpus.build import BuildOptions, build
-from litebert.corpus.encode import split_sentences
+from litebert.corpus.encode import LONGEST, split_sentences
 from litebert.corpus.engines import Local, Ray
 from litebert.corpus.shards import MANIFEST, Corpus, id_type, read_manifest
 from tests.corpus.samples import documents
@@ -279,8 +279,99 @@ def test_bad_rows_are_counted_in_the_manifest(tokenizer, tmp_path):
 
 def test_a_corpus_without_a_document_is_refused(tokenizer, tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": " "}\n')
-    with pytest.raises(UserError, match=r"no document in .*; nothing was built"):
+    with pytest.raises(UserError, match=r"nothing to train on in .*: there is no document"):
         build([tmp_path / "t.jsonl"], tokenizer(), tmp_path / "out", BuildOptions(), Local(1))
+
+
+def test_a_corpus_that_is_all_held_out_says_so(texts, tokenizer, tmp_path):
+    with pytest.raises(UserError, match="every document was held out"):
+        build([texts], tokenizer(), tmp_path / "out", BuildOptions(held_out=0.999999999), Local(1))
+
+
+def test_the_advice_of_an_error_can_be_followed_in_the_same_folder(tokenizer, tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "The harbour. Rain."}\nnot json\n')
+    with pytest.raises(UserError, match="--skip-bad"):
+        build([tmp_path / "t.jsonl"], tokenizer(), tmp_path / "out", BuildOptions(held_out=0), Local(1))
+    build([tmp_path / "t.jsonl"], tokenizer(), tmp_path / "out", BuildOptions(held_out=0, skip_bad=True), Local(1))
+
+
+def test_records_of_another_build_are_never_taken_over(texts, tokenizer, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    build([texts], tokenizer(), out, OPTIONS, Local(1))
+    next(iter(out.glob("train-*.shard"))).unlink()
+    written = []
+
+    def die(path, data):
+        written.append(path.name)
+        if path.name == "plan.json":
+            raise KeyboardInterrupt
+        return real(path, data)
+
+    real = building.replace_file
+    monkeypatch.setattr(building, "replace_file", die)
+    with pytest.raises(KeyboardInterrupt):  # while the old records are laid out for repair, before their plan
+        build([texts], tokenizer(), out, OPTIONS, Local(1))
+    assert len(written) > 2
+    monkeypatch.setattr(building, "replace_file", real)
+    build([texts], tokenizer(), out, OPTIONS, Local(1))
+    build([texts], tokenizer(), tmp_path / "clean", OPTIONS, Local(1))
+    assert digest(out) == digest(tmp_path / "clean")
+
+
+def test_two_builds_do_not_write_one_folder(texts, tokenizer, tmp_path):
+    (tmp_path / "out").mkdir()
+    with building._alone(tmp_path / "out"), pytest.raises(UserError, match="another build is writing"):
+        build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
+    build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
+
+
+def test_what_a_killed_search_for_duplicates_left_is_cleared(texts, tokenizer, tmp_path):
+    options = BuildOptions(held_out=0.1, drop_duplicates="both")
+    build([texts], tokenizer(), tmp_path / "clean", options, Local(1))
+    out = tmp_path / "out"
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build([texts], tokenizer(), out, options, Local(1), say=stop)
+    (out / "building" / "duplicates-left").mkdir()
+    build([texts], tokenizer(), out, options, Local(1))
+    assert digest(out) == digest(tmp_path / "clean")
+
+
+def test_a_sentence_without_end_is_cut_between_words_and_counted(tokenizer, tmp_path):
+    words = "harbour master counted the boats twice before breakfast and " * 200
+    (tmp_path / "t.jsonl").write_text(json.dumps({"text": words}) + "\n")
+    manifest = build([tmp_path / "t.jsonl"], tokenizer(), tmp_path / "out", BuildOptions(held_out=0), Local(1))
+    assert manifest["counts"]["sentences cut"] == 1
+    corpus = Corpus(tmp_path / "out")
+    shard = corpus.shards[0]
+    assert (np.diff([0, *shard.sentence_ends.tolist()]) <= LONGEST).all()
+    starts = [0, *shard.sentence_ends[:-1].tolist()]
+    assert tokenizer().word_start_table[shard.ids[starts]].all()
+    assert tokenizer().decode(shard.ids.tolist()).split() == words.split()
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"seed": -1}, "seed = -1 must be a whole number from 0"),
+        ({"language": "german"}, "language = 'german' is no code such as en, de or hi"),
+        ({"held_out": 1.0}, "held_out = 1.0 must be at least 0 and below 1"),
+    ],
+)
+def test_impossible_options_are_one_line(values, sentence):
+    with pytest.raises(UserError, match=sentence):
+        BuildOptions(**values)
+
+
+def test_a_tokenizer_without_an_unknown_piece_can_build(texts, tmp_path, data):
+    from litebert.text.tokenizer import Tokenizer
+
+    gpt2 = Tokenizer.load(data / "tokenizers" / "gpt2-tokenizer.json")
+    manifest = build([texts], gpt2, tmp_path / "out", OPTIONS, Local(1))
+    assert manifest["counts"]["unknown pieces"] == 0
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(texts, tokenizer, tmp_path):

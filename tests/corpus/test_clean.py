@@ -35,12 +35,13 @@ PASSAGE = "The quick brown fox jumps over the lazy dog near the old river bank e
 QUESTION = "Where does the quick brown fox jump today?"
 
 
-@pytest.mark.parametrize("name", ["b.json", "b.jsonl", "b.tsv", "b.txt", "b.json.xz"])
+@pytest.mark.parametrize("name", ["b.json", "b.jsonl", "b.tsv", "b.csv", "b.txt", "b.json.xz"])
 def test_a_document_that_holds_a_benchmarks_text_is_found(name, tmp_path):
     content = {
         "b.json": json.dumps({"data": [{"context": PASSAGE, "qas": [{"question": QUESTION}]}]}, indent=1),
         "b.jsonl": json.dumps({"a": PASSAGE}) + "\n" + json.dumps({"a": QUESTION}) + "\n",
         "b.tsv": f"1\t{PASSAGE}\t0\n2\t{QUESTION}\t1\n",
+        "b.csv": f'id,text\n1,"{PASSAGE}"\n2,{QUESTION}\n',
         "b.txt": f"{PASSAGE}\n{QUESTION}\n",
     }[name.removesuffix(".xz")].encode()
     (tmp_path / name).write_bytes(lzma.compress(content) if name.endswith(".xz") else content)
@@ -59,3 +60,6 @@ def test_a_benchmark_without_a_text_to_look_for_is_said(tmp_path):
         Benchmarks([tmp_path / "b.txt"])
     with pytest.raises(UserError, match="no benchmark file"):
         Benchmarks([tmp_path / "nowhere.txt"])
+    (tmp_path / "b.jsonl").write_text('{"a": "x"}\n{"a"\n')
+    with pytest.raises(UserError, match=r"b\.jsonl, row 2: not JSON"):
+        Benchmarks([tmp_path / "b.jsonl"])

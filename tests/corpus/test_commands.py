@@ -52,7 +52,7 @@ def test_inspect_says_what_is_there_and_shows_it(made):
     assert predicted
     text = run("corpus", "inspect", made / "shards", "--length", 64, "--sample", 100, "--show", 1).stdout
     assert "example 1, pair label" in text
-    assert "unknown share" in text
+    assert "unknown share of all" in text
     assert "[" in text.split("example 1")[1]
 
 

@@ -124,6 +124,81 @@ def test_next_sentence_negatives_come_from_another_document(unique):
             assert len(row) <= 64
 
 
+@pytest.mark.parametrize("layout", ["segment-pair", "sentence-pair"])
+def test_the_length_of_a_next_sentence_pair_tells_nothing_of_its_label(layout, unique):
+    corpus, pieces, origin = unique([np.random.default_rng(i).integers(3, 30, 60).tolist() for i in range(40)])
+    examples = Examples(corpus, pieces, ExampleConfig(layout=layout, objective="nsp", length=128), seed=1)
+    sizes = {0: [], 1: []}
+    for epoch in range(6):
+        batch = everything(examples, epoch)
+        for row, label in zip(plain(batch), batch.pair_labels, strict=True):
+            _, b = halves(row)
+            sizes[int(label)].append(len(b))
+            if layout == "sentence-pair":
+                assert len({origin[piece - FIRST] for piece in b}) == 1
+    bins = [0, 5, 10, 20, 30, 50, 70, 100, 200]
+    shares = [np.histogram(sizes[label], bins)[0] / len(sizes[label]) for label in (0, 1)]
+    best = 0.5 + 0.25 * np.abs(shares[0] - shares[1]).sum()  # what a reader of that length alone could score
+    assert best < 0.56
+    assert np.mean(sizes[0]) == pytest.approx(np.mean(sizes[1]), rel=0.08)
+
+
+def test_what_an_example_holds_and_what_is_masked_in_it_are_drawn_apart(unique):
+    corpus, pieces, _ = unique([[4] * 400 for _ in range(20)])
+    config = ExampleConfig(length=128, short_rate=0.0, mask=MaskConfig(unit="piece", ngram=1))
+    examples = Examples(corpus, pieces, config, seed=1)
+    cuts, masked = [], []
+    for epoch in range(12):
+        batch = everything(examples, epoch)
+        full = batch.lengths == 128
+        cuts += [row.index(3) for row, whole in zip(plain(batch), full, strict=True) if whole]
+        hit = np.zeros(batch.input_ids.size, dtype=bool)
+        hit[batch.positions] = True
+        masked.append(hit.reshape(batch.input_ids.shape)[full])
+    masked = np.concatenate(masked)
+    early = np.array(cuts) <= np.quantile(cuts, 0.15)
+    rates = masked[early][:, 80:120].mean(0)
+    assert np.abs(rates - 0.15).max() < 0.08
+
+
+def test_the_coin_of_a_label_falls_anew_each_epoch(unique):
+    corpus, pieces, _ = unique([[3] * 40 for _ in range(20)])
+    examples = Examples(corpus, pieces, ExampleConfig(layout="sentence-pair", length=64), seed=1)
+    sides = []
+    for epoch in range(2):
+        plan, batch = examples.epoch(epoch), everything(examples, epoch)
+        sides.append(batch.pair_labels[np.argsort(plan.number)])
+    assert 0.3 < (sides[0] == sides[1]).mean() < 0.7
+
+
+def test_cuts_fall_at_the_front_and_at_the_back(unique):
+    corpus, pieces, _ = unique([[40, 40] for _ in range(300)])
+    batch = everything(Examples(corpus, pieces, ExampleConfig(length=64, short_rate=0.0), seed=1))
+    fronts = []
+    for row, label in zip(plain(batch), batch.pair_labels, strict=True):
+        a, b = halves(row)
+        first = b if label else a
+        fronts.append((first[0] - FIRST) % 80 > 0)
+        assert abs(len(a) - len(b)) <= 1
+    assert 0.6 < np.mean(fronts) < 1.0
+
+
+def test_a_long_sentence_is_seen_through_windows_that_move(unique):
+    corpus, pieces, _ = unique([[200], [200]])
+    config = ExampleConfig(layout="doc-sentences", objective="mlm", length=64)
+    examples = Examples(corpus, pieces, config, seed=1)
+    starts = {row[1] for epoch in range(20) for row in plain(everything(examples, epoch))}
+    assert len(starts) > 10
+
+
+def test_borders_of_full_sentences_move_from_epoch_to_epoch(unique):
+    corpus, pieces, _ = unique(draw_documents())
+    config = ExampleConfig(layout="full-sentences", objective="mlm", length=64)
+    examples = Examples(corpus, pieces, config, seed=1)
+    firsts = [{row[1] for row in plain(everything(examples, epoch))} for epoch in range(2)]
+    assert len(firsts[0] & firsts[1]) < len(firsts[0])
+
+
 def test_full_sentences_cross_documents_with_a_separator_and_hold_whole_sentences(unique):
     corpus, pieces, origin = unique(draw_documents())
     examples = Examples(corpus, pieces, ExampleConfig(layout="full-sentences", objective="mlm", length=64), seed=1)
@@ -200,6 +275,8 @@ def test_robertas_pairs_have_two_separators_between(objective, unique):
         cut = row.index(3)
         assert row[cut : cut + 2] == [3, 3]
         assert row.count(3) == 3
+    assert not batch.token_type_ids.any()  # RoBERTa has one token type
+    for row in plain(batch):
         assert len(row) <= 64
 
 

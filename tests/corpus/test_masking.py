@@ -164,6 +164,15 @@ def test_impossible_settings_are_one_line(values, sentence):
         MaskConfig(**values)
 
 
+def test_a_span_that_finds_no_room_gives_way_to_a_shorter_one():
+    """Segments of one word: a span of two or three cannot be placed, and the rate is met with single words."""
+    ids = np.array([[2, *([9, 3] * 40)]] * 50, dtype=np.int32)
+    config = MaskConfig(ngram=3)
+    real = np.ones(ids.shape, dtype=bool)
+    counts = [len(mask_batch(ids, real, keys(seed, np.arange(50)), VOCABULARY, config).positions) for seed in range(20)]
+    assert np.mean(counts) / (50 * 40) > 0.1
+
+
 def test_draws_are_uniform_and_differ_by_every_part_of_their_key():
     draws = uniform(keys(3, np.arange(100_000)), 0)
     assert draws.mean() == pytest.approx(0.5, abs=0.005)

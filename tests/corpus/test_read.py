@@ -108,6 +108,14 @@ BROKEN = [
     ("a.txt", b"good\n\nb\xe4d\n\nfine\n", "a.txt, row 3: byte 0xe4 at 1 is not UTF-8", "encoding", 2),
     ("a.csv", b"text,n\ngood,1\nbad\nfine,2\n", "a.csv, row 3: 1 fields where the header has 2", "fields", 2),
     ("a.csv", b"text,n\ngood,1\nb\xe4d,2\nfine,3\n", "a.csv, row 3: byte 0xe4 at 1 is not UTF-8", "encoding", 2),
+    (
+        "a.jsonl",
+        b'{"text": "good"}\n{"text": "\\ud800x"}\n',
+        "row 2: 'text' holds half a surrogate pair",
+        "not Unicode",
+        1,
+    ),
+    ("a.csv", b'text,n\ngood,1\n"never closed,2\n', "a.csv, row 3: unexpected end of data", "not CSV", 1),
     ("a.txt.gz", gzip.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
     ("a.txt.xz", lzma.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
     ("a.txt.bz2", bz2.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
@@ -133,10 +141,32 @@ def test_a_broken_row_names_its_file_and_row_or_is_counted(name, content, senten
         assert len(texts) == left
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfFirst.\r\n\r\nSecond.\r\n")
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbftext,n\r\n"one\r\nline, two",1\r\n')
+    assert read(tmp_path / "a.txt")[0] == ["First.", "Second."]
+    assert [text.split() for text in read(tmp_path / "a.csv")[0]] == [["one", "line,", "two"]]
+
+
+def test_quotes_in_tsv_are_characters(tmp_path):
+    (tmp_path / "a.tsv").write_text('text\tn\n"open quote\t1\nnext\t2\n')
+    assert read(tmp_path / "a.tsv")[0] == ['"open quote', "next"]
+    (tmp_path / "a.tsv.csv").write_text("text,n\nx,1\n")
+    assert read(tmp_path / "a.tsv.csv")[0] == ["x"]
+
+
+@pytest.mark.parametrize("url", ["foo://x.txt", "memory://nowhere/x.txt.gz"])
+def test_a_url_that_cannot_be_read_is_one_line(url):
+    with pytest.raises(UserError, match=r"cannot read|nothing to read|No such file") as problem:
+        read(url)
+    assert "\n" not in str(problem.value)
+
+
 def test_an_empty_file_is_said_and_empty_texts_are_counted(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UserError, match="the file holds no text"):
         read(tmp_path / "a.txt")
+    assert read(tmp_path / "a.txt", skip=True)[1].counts["empty file"] == 1
     (tmp_path / "b.jsonl").write_text('{"text": "  "}\n{"text": "x"}\n')
     texts, bad = read(tmp_path / "b.jsonl")
     assert texts == ["x"]

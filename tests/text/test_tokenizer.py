@@ -184,3 +184,22 @@ def test_files_appear_whole_and_nothing_else_is_left(albert: Tokenizer, tmp_path
     ]
     albert.save(tmp_path)
     assert Tokenizer.load(tmp_path).pieces.size() == 30_000
+
+
+def test_saving_into_the_folder_of_another_tokenizer_leaves_nothing_of_it(tmp_path):
+    from litebert.text.train import TrainSettings, train_tokenizer
+
+    lines = ["the quick brown fox jumps over the lazy dog"] * 20
+    for kind, size in (("unigram", 40), ("bpe", 270), ("wordpiece", 45)):
+        trained, _ = train_tokenizer(lines, TrainSettings(kind=kind, vocab_size=size))
+        trained.save(tmp_path)
+        assert Tokenizer.load(tmp_path).kind == kind
+        assert Tokenizer.load(tmp_path).checksum == trained.checksum
+
+
+def test_half_a_surrogate_pair_is_one_line(tmp_path):
+    from litebert.text.train import TrainSettings, train_tokenizer
+
+    trained, _ = train_tokenizer(["the quick brown fox"] * 20, TrainSettings(kind="bpe", vocab_size=270))
+    with pytest.raises(UserError, match="half a surrogate pair"):
+        trained.encode("\ud800x")

@@ -4,7 +4,10 @@ Ours starts from the compressed files and ends with checked shards on the disk. 
 makes, already split and normalised and in memory, and does nothing but `encode` with as many threads.
 """
 
+import multiprocessing
+import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,15 +29,11 @@ def bench_corpus(
     pieces = Tokenizer.load(tokenizer)
     if not isinstance(pieces.pieces, UnigramPieces):
         raise UserError("bench corpus compares with sentencepiece; give a unigram tokenizer")
-    seconds: list[float] = []
-    peaks: list[int] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _Watch() as watch:
         say("building")
-        with _Watch() as watch:
-            start = time.perf_counter()
-            manifest = build(list(inputs), pieces, Path(folder) / "shards", BuildOptions(), Local(workers))
-            seconds.append(time.perf_counter() - start)
-        peaks.append(watch.peak)
+        start = time.perf_counter()
+        manifest = build(list(inputs), pieces, Path(folder) / "shards", BuildOptions(), Local(workers))
+        taken = time.perf_counter() - start
     say("splitting for the floor")
     normalise = pieces.pieces.normalise
     sentences = [
@@ -52,19 +51,17 @@ def bench_corpus(
         "characters": manifest["counts"]["characters"],
         "sentences": manifest["counts"]["sentences"],
         "pieces": manifest["counts"]["pieces"],
-        "litebert_seconds": seconds[0],
+        "litebert_seconds": taken,
         "sentencepiece_seconds": floor,
-        "ratio": seconds[0] / floor,
-        "peak_resident_bytes_of_a_process": peaks[0],
+        "ratio": taken / floor,
+        "peak_resident_bytes_of_a_process": watch.peak,
     }
 
 
 class _Watch:
-    """The largest resident memory of this process's children while it looks, read twenty times a second."""
+    """The largest resident memory of a worker, or of this process where it is the only one, read as it goes."""
 
     def __enter__(self) -> "_Watch":
-        import threading
-
         self.peak = 0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._look, daemon=True)
@@ -76,12 +73,10 @@ class _Watch:
         self.thread.join()
 
     def _look(self) -> None:
-        import multiprocessing
-
         while not self.over.wait(0.05):
-            for child in multiprocessing.active_children():
+            for pid in [child.pid for child in multiprocessing.active_children()] or [os.getpid()]:
                 try:
-                    status = Path(f"/proc/{child.pid}/status").read_text()
+                    status = Path(f"/proc/{pid}/status").read_text()
                 except OSError:
                     continue
                 for line in status.splitlines():

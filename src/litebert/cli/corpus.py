@@ -42,6 +42,7 @@ def build(
     from litebert.corpus.build import BuildOptions
     from litebert.corpus.build import build as build_shards
     from litebert.corpus.engines import Local, Ray
+    from litebert.corpus.read import Bad
     from litebert.text.tokenizer import Tokenizer
 
     if ray is not None and workers != 1:
@@ -56,7 +57,10 @@ def build(
         skip_bad=skip_bad,
     )
     engine = Ray(ray) if ray is not None else Local(workers)
-    manifest = build_shards(inputs, Tokenizer.load(tokenizer), to, options, engine, say=Said())
+    bad = Bad(skip=skip_bad)
+    manifest = build_shards(inputs, Tokenizer.load(tokenizer), to, options, engine, Said(), bad)
+    for line in bad.first:
+        typer.echo(f"left out: {line}", err=True)
     if as_json:
         print_json({"folder": str(to)} | {key: manifest[key] for key in ("tokenizer", "inputs", "options", "counts")})
         return

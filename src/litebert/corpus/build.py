@@ -5,11 +5,15 @@ returned by a worker and written by the main process, as two shards (train and h
 build has recorded stays; the next one reads past it. The manifest, written last, says that the folder is complete.
 """
 
+import fcntl
 import hashlib
 import json
+import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,11 +24,11 @@ from litebert.corpus.encode import Encoded, Settings
 from litebert.corpus.engines import Engine
 from litebert.corpus.read import Bad, Source, checksum, find_sources, read_documents
 from litebert.corpus.shards import MANIFEST, PARTS, ShardInfo, file_checksum, manifest_bytes, read_manifest
-from litebert.files import replace_file
+from litebert.files import read_json, replace_file
 from litebert.text.tokenizer import Tokenizer
 
 BLOCK = 8_000_000  # characters: a shard of about four megabytes
-WORK = "building"
+WORK, PLAN = "building", "plan.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,10 @@ class BuildOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
             raise UserError(f"held_out = {self.held_out} must be at least 0 and below 1")
+        if not 0 <= self.seed < 1 << 63:
+            raise UserError(f"seed = {self.seed} must be a whole number from 0")
+        if not re.fullmatch("[a-z]{2,3}", self.language):
+            raise UserError(f"language = {self.language!r} is no code such as en, de or hi")
 
 
 @dataclass(frozen=True)
@@ -60,30 +68,45 @@ def build(
     options: BuildOptions,
     engine: Engine,
     say: Callable[[Progress], object] = lambda _: None,
+    bad: Bad | None = None,
 ) -> dict[str, Any]:
     """The manifest of the finished folder. Run again, it does nothing; after a kill, it goes on."""
     folder, sources = Path(to), find_sources(inputs)
+    bad = bad or Bad(skip=options.skip_bad)
     fingerprint = _fingerprint(sources, tokenizer, options)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        done = _earlier(folder, fingerprint)
-        if done is not None and (folder / MANIFEST).exists():
-            return read_manifest(folder)
-        (folder / WORK).mkdir(exist_ok=True)
-        replace_file(folder / WORK / "plan.json", json.dumps(fingerprint).encode())
-        (folder / MANIFEST).unlink(missing_ok=True)
-        tokenizer.save(folder / "tokenizer")
-        bad = Bad(skip=options.skip_bad)
-        records, dropped = _build_blocks(folder, sources, tokenizer, options, engine, bad, done or {}, say)
-        counts = Counter({f"bad: {kind}": n for kind, n in sorted(bad.counts.items())}) + dropped
-        content = manifest_bytes(fingerprint, records, dict(counts))
-        if not any(record["train"] for record in records):
-            raise UserError(f"no document in {', '.join(source.path for source in sources)}; nothing was built")
-        replace_file(folder / MANIFEST, content)
-        shutil.rmtree(folder / WORK)
+        with _alone(folder):
+            done = _earlier(folder, fingerprint)
+            if not (folder / MANIFEST).exists():
+                tokenizer.save(folder / "tokenizer")
+                records, dropped = _build_blocks(folder, sources, tokenizer, options, engine, bad, done, say)
+                counts = Counter({f"bad: {kind}": n for kind, n in sorted(bad.counts.items())}) + dropped
+                if not any(record["train"] for record in records):
+                    why = (
+                        "every document was held out" if any(r["held-out"] for r in records) else "there is no document"
+                    )
+                    raise UserError(f"nothing to train on in {', '.join(source.path for source in sources)}: {why}")
+                replace_file(folder / MANIFEST, manifest_bytes(fingerprint, records, dict(counts)))
+                shutil.rmtree(folder / WORK)
     except OSError as problem:
         raise UserError(f"cannot write {folder}: {problem.strerror or problem}; what is built stays") from None
     return read_manifest(folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One build at a time: a lock on the folder, which the system lets go when a process ends, however it ends."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(f"another build is writing {folder}; wait for it, or choose another --to") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _fingerprint(sources: Sequence[Source], tokenizer: Tokenizer, options: BuildOptions) -> dict[str, Any]:
@@ -108,30 +131,37 @@ def _file_digest(file: str) -> str:
     return file_checksum(Path(file))
 
 
-def _earlier(folder: Path, fingerprint: Mapping[str, Any]) -> dict[int, dict[str, Any]] | None:
-    """The blocks that an earlier build of the very same has left, by number; None if there was none."""
-    plan, manifest = folder / WORK / "plan.json", folder / MANIFEST
+def _earlier(folder: Path, fingerprint: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The blocks that an earlier build of the very same has left, by number. Afterwards a manifest stands only where
+    nothing is left to do, and a plan only beside records that are its own."""
+    work, manifest = folder / WORK, folder / MANIFEST
+    records: dict[int, dict[str, Any]] = {}
+    before: dict[str, Any] | None = None
     if manifest.exists():
         found = read_manifest(folder)
-        records = dict(enumerate(found["blocks"]))
-        before = {key: found[key] for key in fingerprint}
-    elif plan.exists():
-        try:
-            before = json.loads(plan.read_text())
-            records = {int(file.stem): json.loads(file.read_text()) for file in (folder / WORK).glob("[0-9]*.json")}
-        except ValueError as problem:
-            raise UserError(f"{folder / WORK} holds a record that cannot be read ({problem}); delete it") from None
-    else:
-        return None
-    if before != json.loads(json.dumps(fingerprint)):
-        differs = next(key for key in ("tokenizer", "options", "inputs") if before.get(key) != fingerprint[key])
+        records, before = dict(enumerate(found["blocks"])), {key: found.get(key) for key in fingerprint}
+    elif (work / PLAN).exists():
+        before = read_json(work / PLAN)
+        records = {int(file.stem): read_json(file) for file in work.glob("[0-9]*.json")}
+    same = json.loads(json.dumps(fingerprint))
+    if records and before != same:
+        differs = next(key for key in ("tokenizer", "options", "inputs") if (before or {}).get(key) != same[key])
         raise UserError(f"{folder} holds shards of other {differs}; choose another --to, or delete it")
     whole = {number: record for number, record in records.items() if _intact(folder, record)}
-    if manifest.exists() and len(whole) < len(records):
-        (folder / WORK).mkdir(exist_ok=True)
-        for number, record in whole.items():
-            replace_file(_record(folder, number), json.dumps(record).encode())
-        manifest.unlink()
+    if manifest.exists() and len(whole) == len(records):
+        return whole
+    if before == same and not manifest.exists():
+        for number in set(records) - set(whole):
+            _record(folder, number).unlink()
+        for left in work.glob("duplicates-*"):
+            shutil.rmtree(left)
+        return whole
+    shutil.rmtree(work, ignore_errors=True)  # records of no plan, or of one that came to nothing
+    work.mkdir()
+    for number, record in whole.items():
+        replace_file(_record(folder, number), json.dumps(record).encode())
+    replace_file(work / PLAN, json.dumps(fingerprint).encode())
+    manifest.unlink(missing_ok=True)
     return whole
 
 
@@ -216,10 +246,10 @@ def _documents(
     if options.drop_duplicates == "none":
         yield from read_documents(sources, options.column, bad)
         return
-    whole, parts = Duplicates(folder), Duplicates(folder)
+    whole, parts = Duplicates(folder / WORK), Duplicates(folder / WORK)
     for text in read_documents(sources, options.column, Bad(skip=options.skip_bad)):
         whole.add(text)
-        for paragraph in paragraphs(text):
+        for paragraph in paragraphs(text) if options.drop_duplicates != "documents" else ():
             parts.add(paragraph)
     whole.close()
     parts.close()

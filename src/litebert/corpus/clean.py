@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, find_sources, read_lines
+from litebert.corpus.read import Bad, csv_rows, find_sources, read_lines
+from litebert.files import first_line
 
 BUCKETS = 64
 WINDOW = 13  # words: the length of overlap that counts as holding a benchmark's text
@@ -34,7 +35,7 @@ class Duplicates:
     """Which units of a stream (paragraphs or documents, by number) have been there before: `add` all, `close`, ask."""
 
     def __init__(self, folder: Path) -> None:
-        self.where = tempfile.TemporaryDirectory(dir=folder, prefix=".duplicates-")
+        self.where = tempfile.TemporaryDirectory(dir=folder, prefix="duplicates-")
         self.waiting: list[list[bytes]] = [[] for _ in range(BUCKETS)]
         self.total = 0
         self.again = np.zeros(0, dtype=np.uint8)
@@ -129,17 +130,25 @@ def benchmark_texts(path: Path) -> Iterator[str]:
     if not path.is_file():
         raise UserError(f"no benchmark file {path}")
     source = find_sources([path])[0]
-    lines = [line for _, line in read_lines(source, Bad()) if line is not None]
-    if source.kind == "jsonl":
-        try:
-            yield from _strings(json.loads("".join(lines)))
-        except ValueError:
-            for line in lines:
-                if line.strip():
+    if source.kind == "parquet":
+        raise UserError(f"{path}: a benchmark to look for is read from JSON, JSONL, CSV, TSV or text")
+    if source.kind == "csv":
+        for _, row in csv_rows(source, Bad()):
+            yield from row
+        return
+    lines = [(number, line) for number, line in read_lines(source, Bad()) if line is not None]
+    if source.kind == "text":
+        yield from (line for _, line in lines)
+        return
+    try:
+        yield from _strings(json.loads("".join(line for _, line in lines)))
+    except ValueError:  # not one value: one a line
+        for number, line in lines:
+            if line.strip():
+                try:
                     yield from _strings(json.loads(line))
-    else:
-        for line in lines:
-            yield from line.rstrip("\n").split("\t")
+                except ValueError as problem:
+                    raise UserError(f"{path}, row {number}: not JSON ({first_line(problem)})") from None
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -16,6 +16,8 @@ from litebert.corpus.clean import Benchmarks, paragraphs
 from litebert.corpus.shards import PARTS, Part, shard_bytes
 from litebert.text.tokenizer import Tokenizer
 
+LONGEST = 256  # pieces of a sentence: text without full stops, lists and tables go on for thousands
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -72,8 +74,12 @@ def encode_block(settings: Settings, texts: Sequence[str]) -> Encoded:
         per_document.append(len(found))
         aside.append(is_held_out(text, settings.held_out, settings.seed))
     ids, lengths = tokenizer.ids(sentences)
-    counts["unknown pieces"] = int((ids == tokenizer.unk_id).sum())
-    owner = np.repeat(np.arange(len(per_document)), per_document)[lengths > 0]
+    unknown = tokenizer.roles["unk"]
+    counts["unknown pieces"] = int((ids == unknown).sum()) if unknown is not None else 0
+    owner = np.repeat(np.arange(len(per_document)), per_document)
+    lengths, parts_of = cut_long(ids, lengths, tokenizer.word_start_table)
+    counts["sentences cut"] = int((parts_of > 1).sum())
+    owner = np.repeat(owner, parts_of)[lengths > 0]
     kept = np.bincount(owner, minlength=len(per_document))  # sentences without a piece are none
     counts["documents without a piece"] = int((kept == 0).sum())
     counts["documents"], counts["sentences"], counts["pieces"] = int((kept > 0).sum()), len(owner), len(ids)
@@ -82,6 +88,28 @@ def encode_block(settings: Settings, texts: Sequence[str]) -> Encoded:
         inside = np.array(aside, dtype=bool) == (part == "held-out")
         parts[part] = _part(ids, lengths[lengths > 0], owner, kept, inside, len(tokenizer))
     return Encoded(parts, counts)
+
+
+def cut_long(
+    ids: NDArray[np.int32], lengths: NDArray[np.int64], starts_word: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sentences of more than LONGEST pieces cut between words, so that no text is out of reach: the new lengths, and
+    how many of them each sentence has become."""
+    parts_of = np.ones(len(lengths), dtype=np.int64)
+    if not (lengths > LONGEST).any():
+        return lengths, parts_of
+    ends = np.cumsum(lengths)
+    made: list[int] = []
+    for number, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
+        at, before = end - length, len(made)
+        while end - at > LONGEST:
+            words = np.flatnonzero(starts_word[ids[at + 1 : at + LONGEST + 1]])
+            size = int(words[-1]) + 1 if len(words) else LONGEST
+            made.append(size)
+            at += size
+        made.append(end - at)
+        parts_of[number] = len(made) - before
+    return np.array(made, dtype=np.int64), parts_of
 
 
 def _part(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from litebert.config import ExampleConfig, UserError
 from litebert.corpus.masking import Masked, Vocabulary, mask_batch
-from litebert.corpus.plan import document_spans, plan_shard, starts_of, unusable_documents
+from litebert.corpus.plan import plan_shard, unusable_documents
 from litebert.corpus.random import Keys, keys, permutation, uniform
 from litebert.corpus.shards import Corpus
 from litebert.text.tokenizer import Tokenizer
@@ -36,9 +36,9 @@ class Batch:
 class Epoch:
     """Which sentences each example holds, in the order they are seen."""
 
-    shard: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
+    shard: NDArray[np.int32]
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
     number: NDArray[np.int64]  # of each in the corpus's own order
 
     def __len__(self) -> int:
@@ -57,8 +57,6 @@ class Examples:
         self.vocabulary = Vocabulary(len(tokenizer), tokenizer.mask_id, special, tokenizer.word_start_table)
         self.between = 2 if tokenizer.double_separator else 1  # separators between the two texts of a pair
         self.room = config.length - (2 + self.between if config.pairs else 2)
-        self.starts = [starts_of(shard) for shard in corpus.shards]
-        self.spans = [document_spans(shard) for shard in corpus.shards]
         self.unusable = sum(unusable_documents(shard, config) for shard in corpus.shards)
         if config.objective == "nsp" and corpus.documents < 2:
             raise UserError("next-sentence negatives come from another document, and this corpus has only one")
@@ -78,15 +76,15 @@ class Examples:
             plan_shard(shard, self.config, self.room, self.seed, content, number)
             for number, shard in enumerate(self.corpus.shards)
         ]
-        shard = np.repeat(np.arange(len(plans)), [len(plan) for plan in plans])
-        runs = np.concatenate(plans)
+        shard = np.repeat(np.arange(len(plans), dtype=np.int32), [len(plan) for plan in plans])
+        runs = np.concatenate(plans).astype(np.int32)
         order = permutation(len(runs), self.seed, epoch)
         return Epoch(shard[order], runs[order, 0], runs[order, 1], order)
 
     def batch(self, epoch: int, indices: Sequence[int] | NDArray[np.int64]) -> Batch:
         """These examples of that epoch, masked."""
         plan, index = self.epoch(epoch), np.asarray(indices, dtype=np.int64)
-        shard, first, last = plan.shard[index], plan.first[index], plan.last[index]
+        shard, first, last = (part[index].astype(np.int64) for part in (plan.shard, plan.first, plan.last))
         example = keys(self.seed, self.content(epoch), shard, first, last)
         if self.config.pairs:
             ids, types, lengths, labels = self._pairs(
@@ -115,15 +113,15 @@ class Examples:
         example: Keys,
         labels: NDArray[np.int64],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
-        luck = uniform(example[:, None], np.arange(100, 105))
+        luck = uniform(keys(example, 1)[:, None], np.arange(5))
         cut = first + 1 + (luck[:, 0] * (last - first - 1)).astype(np.int64)
         texts = []
         for row in range(len(shard)):
-            start = self.starts[shard[row]]
-            a = (int(shard[row]), int(start[first[row]]), int(start[cut[row]]))
-            b = (int(shard[row]), int(start[cut[row]]), int(start[last[row]]))
+            number = int(shard[row])
+            begin, middle, end = (self._start(number, int(at)) for at in (first[row], cut[row], last[row]))
+            a, b = (number, begin, middle), (number, middle, end)
             if labels[row] and self.config.objective == "nsp":
-                b = self._elsewhere(int(shard[row]), int(first[row]), luck[row, 1:3])
+                b = self._elsewhere(number, int(first[row]), end - middle, luck[row, 1:3])
             elif labels[row]:
                 a, b = b, a
             texts.append(self._fit(a, b, luck[row, 3], luck[row, 4]))
@@ -137,7 +135,8 @@ class Examples:
             ids[row, middle : middle + self.between] = self.sep_id
             ids[row, middle + self.between : end] = self.corpus.shards[b_in].ids[b0:b1]
             ids[row, end] = self.sep_id
-            types[row, middle + 1 : end + 1] = 1
+            if self.between == 1:  # RoBERTa has one token type
+                types[row, middle + 1 : end + 1] = 1
         return ids, types, lengths, None if self.config.objective == "mlm" else labels
 
     def _fit(
@@ -152,37 +151,50 @@ class Examples:
         front_a, front_b = int(luck_a * (size_a - keep_a + 1)), int(luck_b * (size_b - keep_b + 1))
         return (a[0], a[1] + front_a, a[1] + front_a + keep_a), (b[0], b[1] + front_b, b[1] + front_b + keep_b)
 
-    def _elsewhere(self, shard: int, sentence: int, luck: NDArray[np.float64]) -> tuple[int, int, int]:
-        """A run of sentences of another document."""
+    def _start(self, shard: int, sentence: int) -> int:
+        """Where a sentence begins among the pieces of its shard."""
+        return int(self.corpus.shards[shard].sentence_ends[sentence - 1]) if sentence else 0
+
+    def _elsewhere(self, shard: int, sentence: int, size: int, luck: NDArray[np.float64]) -> tuple[int, int, int]:
+        """Sentences of another document, as many pieces of them as it has in place of those, so that the length tells
+        nothing; a single one where the layout has single ones."""
         counts = [info.documents for info in self.corpus.infos]
-        here = sum(counts[:shard]) + int(np.searchsorted(self.spans[shard][1], sentence, side="right"))
+        here = sum(counts[:shard]) + int(
+            np.searchsorted(self.corpus.shards[shard].document_ends, sentence, side="right")
+        )
         other = int(luck[0] * (self.corpus.documents - 1))
         other += other >= here
         number = 0
         while other >= counts[number]:
             other -= counts[number]
             number += 1
-        first, last = int(self.spans[number][0][other]), int(self.spans[number][1][other])
-        start = self.starts[number]
-        at = first + int(luck[1] * (last - first))
-        return number, int(start[at]), int(min(start[last], start[at] + max(self.room // 2, 1)))
+        ends = self.corpus.shards[number].sentence_ends
+        documents = self.corpus.shards[number].document_ends
+        first, last = int(documents[other - 1]) if other else 0, int(documents[other])
+        if self.config.layout == "sentence-pair":
+            at = first + int(luck[1] * (last - first))
+            return number, self._start(number, at), int(ends[at])
+        latest = int(np.searchsorted(ends[first:last], max(0, int(ends[last - 1]) - size), side="right")) + first
+        at = first + int(luck[1] * (min(latest, last - 1) - first + 1))
+        begin = self._start(number, at)
+        end = min(int(np.searchsorted(ends, begin + size, side="left")), last - 1)
+        return number, begin, int(ends[end])
 
     def _runs(
         self, shard: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], example: Keys
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
         rows = []
-        luck = uniform(example, 100)
+        luck = uniform(keys(example, 1), 0)
         for row in range(len(shard)):
-            start, ids = self.starts[shard[row]], self.corpus.shards[shard[row]].ids
-            begin, end = int(start[first[row]]), int(start[last[row]])
-            begin += int(luck[row] * (max(0, end - begin - self.room) + 1)) if end - begin > self.room else 0
+            number, ids = int(shard[row]), self.corpus.shards[shard[row]].ids
+            begin, end = self._start(number, int(first[row])), self._start(number, int(last[row]))
+            begin += int(luck[row] * (max(0, end - begin - self.room) + 1))
             end = min(end, begin + self.room)
             text = np.asarray(ids[begin:end], dtype=np.int32)
-            borders = self.spans[shard[row]][1]
-            inside = borders[
-                np.searchsorted(borders, first[row], "right") : np.searchsorted(borders, last[row], "left")
-            ]
-            rows.append(np.insert(text, start[inside] - begin, self.sep_id) if len(inside) else text)
+            borders = self.corpus.shards[number].document_ends
+            low, high = np.searchsorted(borders, first[row], "right"), np.searchsorted(borders, last[row], "left")
+            inside = [self._start(number, int(border)) - begin for border in borders[low:high]]
+            rows.append(np.insert(text, inside, self.sep_id) if inside else text)
         lengths = np.array([len(text) + 2 for text in rows], dtype=np.int64)
         wide = np.full((len(rows), int(lengths.max())), self.pad_id, dtype=np.int32)
         wide[:, 0] = self.cls_id

@@ -32,7 +32,7 @@ def inspect(stream: Stream, sample: int = 2000) -> tuple[dict[str, Any], Batch, 
     spans = np.zeros(0, dtype=np.int64)
     fates: Counter[str] = Counter()
     first: Batch | None = None
-    place, seen = START, 0
+    place, seen, maskable = START, 0, 0
     while seen < min(sample, len(epoch)):
         batch, place = take(examples, stream, place)
         first = first or batch
@@ -41,10 +41,12 @@ def inspect(stream: Stream, sample: int = 2000) -> tuple[dict[str, Any], Batch, 
         spans = batch.spans if not len(spans) else spans + batch.spans
         runs.update(run_lengths(batch.positions))
         fates.update(what_is_shown(batch, examples.vocabulary.mask_id))
+        ids = batch.input_ids.copy()
+        ids.ravel()[batch.positions] = batch.labels
+        maskable += int((batch.attention_mask & ~examples.vocabulary.special[ids]).sum())
         seen += len(batch.lengths)
     assert first is not None
     manifest, predicted = examples.corpus.manifest, sum(fates.values())
-    maskable = sum(lengths) - seen * (examples.config.length - examples.room)
     figures: dict[str, Any] = {
         "part": stream.part,
         "documents": examples.corpus.documents,
@@ -53,7 +55,7 @@ def inspect(stream: Stream, sample: int = 2000) -> tuple[dict[str, Any], Batch, 
         "shards": len(examples.corpus.shards),
         "tokenizer": manifest["tokenizer"],
         "counts": manifest["counts"],
-        "unknown_share": manifest["counts"]["unknown pieces"] / max(1, manifest["counts"]["pieces"]),
+        "unknown_share_of_all": manifest["counts"]["unknown pieces"] / max(1, manifest["counts"]["pieces"]),
         "examples_in_epoch": len(epoch),
         "documents_that_make_no_example": examples.unusable,
         "sampled_examples": seen,

@@ -150,7 +150,8 @@ def _draw(
     drawn = np.zeros(config.ngram, dtype=np.int64)
     turn = 0
     live = rows[(total < budget) & (words > 0)]
-    while len(live) and turn < 64 + 8 * int(words.max()):
+    patience = 64 + 8 * words  # turns: a row's own, so that it does not depend on its neighbours
+    while len(live):
         fresh = live[span[live] == 0]
         span[fresh] = np.searchsorted(threshold, uniform(example[fresh], 2 * turn + 1), side="right") + 1
         place = (uniform(example[live], 2 * turn + 2) * words[live]).astype(np.int64)
@@ -169,6 +170,6 @@ def _draw(
         span[good] = 0
         span[live[tried[live] >= PATIENCE]] = 0
         tried[live[tried[live] >= PATIENCE]] = 0
-        live = live[total[live] < budget[live]]
         turn += 1
+        live = live[(total[live] < budget[live]) & (turn < patience[live])]
     return covered, drawn

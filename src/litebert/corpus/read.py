@@ -85,15 +85,7 @@ def find_sources(inputs: Sequence[str | Path]) -> list[Source]:
 
 def _expand(given: str) -> list[Source]:
     if "://" in given:
-        import fsspec
-
-        files, paths = fsspec.core.url_to_fs(given)
-        protocol = given.split("://", 1)[0]
-        names = sorted(files.glob(paths)) if has_magic(given) else [paths]
-        if len(names) == 1 and files.isdir(names[0]):
-            names = sorted(name for name in files.find(names[0]))
-            return [s for name in names if (s := _source(f"{protocol}://{name}", strict=False))]
-        return [s for name in names if (s := _source(f"{protocol}://{name}"))]
+        return _expand_url(given)
     path = Path(given)
     if path.is_dir():
         files_below = sorted(str(file) for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
@@ -103,6 +95,19 @@ def _expand(given: str) -> list[Source]:
         if not Path(name).is_file():
             raise UserError(f"no file or folder {name}")
     return [source for name in names if (source := _source(name))]
+
+
+def _expand_url(given: str) -> list[Source]:
+    import fsspec
+
+    try:
+        files, path = fsspec.core.url_to_fs(given)
+        names = sorted(files.glob(path)) if has_magic(given) else [path]
+        inside = len(names) == 1 and files.isdir(names[0])
+        names = [files.unstrip_protocol(name) for name in (sorted(files.find(names[0])) if inside else names)]
+    except (ValueError, ImportError, OSError) as problem:
+        raise UserError(f"cannot read {given}: {first_line(problem)}") from None
+    return [source for name in names if (source := _source(name, strict=not inside))]
 
 
 def _source(path: str, strict: bool = True) -> Source | None:
@@ -134,7 +139,7 @@ def read_documents(sources: Sequence[Source], column: str, bad: Bad) -> Iterator
                 yield text
             else:
                 bad.counts["empty"] += 1
-        if not any_row and not bad.skip:
+        if not any_row:
             bad(source, 0, "empty file", "the file holds no text")
 
 
@@ -211,6 +216,15 @@ def _read_text(source: Source, column: str, bad: Bad) -> Iterator[str]:
         yield "\n".join(paragraphs)
 
 
+def is_unicode(text: str) -> bool:
+    """JSON can write half a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
     for number, line in read_lines(source, bad):
         if line is None or not line.strip():
@@ -226,13 +240,29 @@ def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
             bad(source, number, "no column", f"no column {column!r}{neighbour(column, map(str, row), 'there are')}")
         elif not isinstance(row[column], str):
             bad(source, number, "not text", f"{column!r} holds {type(row[column]).__name__}, not text")
+        elif not is_unicode(row[column]):
+            bad(source, number, "not Unicode", f"{column!r} holds half a surrogate pair")
         else:
             yield row[column]
 
 
 def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    header: list[str] | None = None
+    for number, row in csv_rows(source, bad):
+        if header is None:
+            header = row
+            if column not in header:
+                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, header, 'there are')}")
+        elif len(row) != len(header):
+            bad(source, number, "fields", f"{len(row)} fields where the header has {len(header)}")
+        else:
+            yield row[header.index(column)]
+
+
+def csv_rows(source: Source, bad: Bad) -> Iterator[tuple[int, list[str]]]:
+    """Numbered rows of fields; in TSV a quote is a character like any other, as in GLUE's files."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    tabs = ".tsv" in source.name
+    tabs = source.path.removesuffix(source.compression).endswith(".tsv")
     skipped: set[int] = set()
 
     def decoded() -> Iterator[str]:
@@ -241,10 +271,9 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
                 skipped.add(number)
             yield line if line is not None else "\n"
 
-    reader = csv.reader(
-        decoded(), delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
+    reader = (
+        csv.reader(decoded(), delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(decoded(), strict=True)
     )
-    header: list[str] | None = None
     while True:
         try:
             row = next(reader)
@@ -253,16 +282,8 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
         except csv.Error as problem:
             bad(source, reader.line_num, "not CSV", first_line(problem))
             continue
-        if not row or reader.line_num in skipped:
-            continue
-        if header is None:
-            header = row
-            if column not in header:
-                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, header, 'there are')}")
-        elif len(row) != len(header):
-            bad(source, reader.line_num, "fields", f"{len(row)} fields where the header has {len(header)}")
-        else:
-            yield row[header.index(column)]
+        if row and reader.line_num not in skipped:
+            yield reader.line_num, row
 
 
 def _read_parquet(source: Source, column: str, bad: Bad) -> Iterator[str]:

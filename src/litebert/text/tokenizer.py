@@ -59,6 +59,9 @@ class Pieces(Protocol):
     def decode(self, ids: list[int]) -> str: ...
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 class Tokenizer:
     """Ids for a text or a pair of texts, with the specials of its family.
 
@@ -179,6 +182,10 @@ class Tokenizer:
         )
 
     def _spans(self, text: str) -> tuple[list[int], Spans]:
+        if not text.isascii() and _SURROGATE.search(text):
+            raise UserError(
+                "the text holds half a surrogate pair, which is no character; was it cut, or decoded wrongly?"
+            )
         mask = self.roles["mask"]
         if mask is None or (name := self.pieces.piece(mask)) not in text:
             ids, spans = self.pieces.spans(text)
@@ -214,6 +221,8 @@ class Tokenizer:
             files["tokenizer.json"] = library_json(self.pieces, self.pieces.find)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            for name in {*FILES, *BESIDE} - set(files):  # of another tokenizer that lay here
+                (folder / name).unlink(missing_ok=True)
             for name, content in files.items():
                 replace_file(folder / name, content)
         except OSError as problem:
