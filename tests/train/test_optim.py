@@ -1,0 +1,131 @@
+"""LAMB and clipping against references written from the formulas, in float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.config import HeadConfig, UserError
+from litebert.model.weights import build
+from litebert.train.optim import Lamb, clip_gradients, learning_rate, parameter_groups
+
+LR, DECAY, FIRST, SECOND, EPS = 0.01, 0.01, 0.9, 0.999, 1e-6
+
+
+def reference(weights, gradients, adapted, steps_lr):
+    """One tensor, as the paper and the released code have it, in NumPy."""
+    w, m, v = weights.copy(), np.zeros_like(weights), np.zeros_like(weights)
+    for g, lr in zip(gradients, steps_lr, strict=True):
+        m = FIRST * m + (1 - FIRST) * g
+        v = SECOND * v + (1 - SECOND) * g * g
+        update = m / (np.sqrt(v) + EPS)
+        ratio = 1.0
+        if adapted:
+            update = update + DECAY * w
+            size, stride = np.linalg.norm(w), np.linalg.norm(update)
+            ratio = size / stride if size > 0 and stride > 0 else 1.0
+        w = w - lr * ratio * update
+    return w
+
+
+def test_lamb_equals_the_formula_over_a_hundred_steps_exclusions_and_clip_included(small):
+    network = build(small(layers=2), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1).double()
+    start = {name: parameter.detach().numpy().copy() for name, parameter in network.named_parameters()}
+    optimizer = Lamb(parameter_groups(network, DECAY), LR, (FIRST, SECOND), EPS)
+    rng = np.random.default_rng(0)
+    history = {name: [] for name in start}
+    rates = [learning_rate(step, 100, LR, 10) for step in range(100)]
+    for step in range(100):
+        raw = {name: rng.normal(size=value.shape) * 0.1 for name, value in start.items()}
+        norm = np.sqrt(sum((g**2).sum() for g in raw.values()))
+        for name, parameter in network.named_parameters():
+            parameter.grad = torch.from_numpy(raw[name].copy())
+            history[name].append(raw[name] * min(1.0, 1.0 / norm))
+        assert clip_gradients(network.parameters(), 1.0).item() == pytest.approx(norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rates[step]
+        optimizer.step()
+    for name, parameter in network.named_parameters():
+        adapted = parameter.dim() == 2
+        blocks = 3 if name.endswith("qkv.weight") else 1
+        parts = [
+            reference(*rows, adapted, rates)
+            for rows in zip(
+                np.split(start[name], blocks),
+                zip(*(np.split(g, blocks) for g in history[name]), strict=True),
+                strict=True,
+            )
+        ]
+        assert np.abs(np.concatenate(parts) - parameter.detach().numpy()).max() < 1e-12, name
+
+
+def test_a_tensor_of_zeros_takes_the_plain_step():
+    weight = torch.nn.Parameter(torch.zeros(3, 4))
+    optimizer = Lamb([{"params": [weight]}], LR)
+    weight.grad = torch.ones(3, 4)
+    optimizer.step()
+    expected = -LR * (1 - FIRST) / ((1 - SECOND) ** 0.5 + EPS)
+    torch.testing.assert_close(weight.detach(), torch.full((3, 4), expected))
+
+
+def test_groups_hold_every_parameter_once_and_norms_and_biases_apart(small):
+    network = build(small("bert"), [HeadConfig(kind="mlm")])
+    network.encoder.embeddings.words.weight.requires_grad_(False)
+    groups = parameter_groups(network, 0.1)
+    held = [id(parameter) for group in groups for parameter in group["params"]]
+    wanted = [id(parameter) for parameter in network.parameters() if parameter.requires_grad]
+    assert sorted(held) == sorted(wanted)
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    for group in groups:
+        for parameter in group["params"]:
+            apart = "norm" in names[id(parameter)] or names[id(parameter)].endswith("bias")
+            assert (group["weight_decay"] == 0.0) == apart
+            assert group["adapt"] != apart
+            assert (group.get("blocks", 1) == 3) == names[id(parameter)].endswith("qkv.weight")
+
+
+def test_state_saves_and_loads(small):
+    def run(steps, state=None, weights=None):
+        network = build(small(), seed=1)
+        if weights:
+            network.load_state_dict(weights)
+        optimizer = Lamb(parameter_groups(network, DECAY), LR)
+        if state:
+            optimizer.load_state_dict(state)
+        for step in steps:
+            torch.manual_seed(step)
+            for parameter in network.parameters():
+                parameter.grad = torch.randn_like(parameter)
+            optimizer.step()
+        return network.state_dict(), optimizer.state_dict()
+
+    whole, _ = run(range(6))
+    weights, state = run(range(3))
+    again, _ = run(range(3, 6), state, weights)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_clipping_leaves_small_gradients_alone_and_refuses_none():
+    parameter = torch.nn.Parameter(torch.ones(4))
+    parameter.grad = torch.full((4,), 0.1)
+    assert clip_gradients([parameter], 1.0).item() == pytest.approx(0.2)
+    assert torch.equal(parameter.grad, torch.full((4,), 0.1))
+    parameter.grad = torch.full((4,), 10.0)
+    clip_gradients([parameter], 1.0)
+    assert parameter.grad.norm().item() == pytest.approx(1.0)
+    with pytest.raises(UserError, match="there is no gradient to clip"):
+        clip_gradients([torch.nn.Parameter(torch.ones(1))], 1.0)
+
+
+def test_the_rate_rises_to_its_peak_and_falls_to_nothing():
+    rates = [learning_rate(step, 1000, 2.0, 100) for step in range(1000)]
+    assert max(rates) == 2.0
+    assert rates[:100] == sorted(rates[:100])
+    assert rates[100:] == sorted(rates[100:], reverse=True)
+    assert rates[0] > 0
+    assert rates[-1] == pytest.approx(2.0 / 900)
+    assert learning_rate(0, 10, 1.0, 0) == 1.0
+
+
+def test_a_closure_is_refused():
+    with pytest.raises(UserError, match="takes no closure"):
+        Lamb([{"params": [torch.nn.Parameter(torch.ones(1))]}], LR).step(lambda: 0.0)
