@@ -41,7 +41,7 @@ def test_the_readme_has_commands_and_snippets():
     assert kinds.count("python") >= 1
 
 
-@pytest.mark.parametrize(("kind", "text"), steps())
+@pytest.mark.parametrize(("kind", "text"), list(steps()))
 def test_it_runs_as_written(kind, text, folder):
     if kind == "python":
         command = [sys.executable, "-c", text]

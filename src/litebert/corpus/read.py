@@ -165,8 +165,7 @@ def _raw(source: Source) -> IO[bytes]:
         raise UserError(f"cannot read {source.path}: {problem.strerror or problem}") from None
 
 
-def _open(source: Source) -> Any:
-    raw = _raw(source)
+def _unpacked(source: Source, raw: IO[bytes]) -> Any:
     match source.compression:
         case ".gz":
             return gzip.GzipFile(fileobj=raw)
@@ -188,7 +187,7 @@ def _open(source: Source) -> Any:
 def read_lines(source: Source, bad: Bad) -> Iterator[tuple[int, str | None]]:
     """Numbered lines; None for one that is not UTF-8 and was skipped."""
     number = 0
-    with _open(source) as file:
+    with _raw(source) as packed, _unpacked(source, packed) as file:
         try:
             for number, raw in enumerate(file, 1):
                 try:
