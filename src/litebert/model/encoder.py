@@ -12,8 +12,6 @@ albert-tiny (1, 3, 128) (1, 128)
 bert-tiny (1, 3, 128) (1, 128)
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 
@@ -66,16 +64,16 @@ class Trunk(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
-        for x in self.states(x, mask, passes):  # noqa: B007, B020
-            pass
-        return x
-
-    def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> Iterator[Tensor]:
-        """What goes into the first layer, then what comes out of each."""
-        yield x
         for a, f in self.walk(passes):
             x = self.ffn[f](self.attention[a](x, mask))
-            yield x
+        return x
+
+    def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
+        """What goes into the first layer, then what comes out of each."""
+        states = [x]
+        for a, f in self.walk(passes):
+            states.append(self.ffn[f](self.attention[a](states[-1], mask)))
+        return states
 
     def walk(self, passes: int | None) -> Plan:
         """The plan; or, where one layer is all there is, that layer as often as the caller likes."""
@@ -129,7 +127,7 @@ class Encoder(nn.Module):
     ) -> list[Tensor]:
         """The trunk's input and the output of each layer: depth + 1 tensors, the last what `forward` gives."""
         x, mask = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
-        return list(self.trunk.states(x, mask, passes))
+        return self.trunk.states(x, mask, passes)
 
     def pool(self, states: Tensor, boundaries: Boundaries | None = None) -> Tensor:
         """One vector a sequence, from its first piece."""
