@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from litebert import config
+from litebert.corpus.build import BuildOptions
 
 SOURCE = Path(config.__file__).parent
 ABOVE = {  # a part -> the parts it may import, itself and the two at the top always
@@ -80,7 +81,10 @@ def test_optional_packages_are_imported_where_they_are_used(path):
             assert name.split(".")[0] not in OPTIONAL, f"{path.name} imports {name} at its top"
 
 
-@pytest.mark.parametrize("kind", [config.ModelConfig, config.HeadConfig, config.Recipe])
+@pytest.mark.parametrize(
+    "kind",
+    [config.ModelConfig, config.HeadConfig, config.MaskConfig, config.ExampleConfig, config.Recipe, BuildOptions],
+)
 def test_every_knob_is_read(kind):
     read = set()
     for path in modules():
