@@ -318,6 +318,22 @@ def test_records_of_another_build_are_never_taken_over(texts, tokenizer, tmp_pat
     assert digest(out) == digest(tmp_path / "clean")
 
 
+def test_a_kill_between_the_manifest_and_the_clearing_up_leaves_nothing(texts, tokenizer, tmp_path, monkeypatch):
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    (tmp_path / "out").mkdir()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        real = building.replace_file
+        patched.setattr(building, "replace_file", lambda path, data: real(path, data) or path.name != MANIFEST or die())
+        build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
+    assert (tmp_path / "out" / MANIFEST).exists()
+    assert (tmp_path / "out" / "building").exists()
+    build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
+    build([texts], tokenizer(), tmp_path / "clean", OPTIONS, Local(1))
+    assert digest(tmp_path / "out") == digest(tmp_path / "clean")
+
+
 def test_two_builds_do_not_write_one_folder(texts, tokenizer, tmp_path):
     (tmp_path / "out").mkdir()
     with building._alone(tmp_path / "out"), pytest.raises(UserError, match="another build is writing"):

@@ -8,7 +8,7 @@ from litebert.corpus.masking import Vocabulary, mask_batch
 from litebert.corpus.random import keys, permutation, uniform
 
 SIZE = 1000
-VOCABULARY = Vocabulary(SIZE, 4, np.arange(SIZE) < 5, np.random.default_rng(0).random(SIZE) < 0.7)
+VOCABULARY = Vocabulary(4, np.arange(SIZE) < 5, np.random.default_rng(0).random(SIZE) < 0.7)
 
 
 def batch(rows=256, width=128, seed=0):

@@ -8,6 +8,7 @@ import multiprocessing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 
 import numpy as np
@@ -137,14 +138,14 @@ def batches(stream: Stream, place: Place = START, workers: int = 0, ahead: int =
             process.terminate()
 
 
-def _produce(pipe: Connection, permit: object, stream: Stream, place: Place, number: int, workers: int) -> None:
+def _produce(pipe: Connection, permit: Semaphore, stream: Stream, place: Place, number: int, workers: int) -> None:
     """Every workers-th batch, starting with the number-th."""
     leave_with_parent()
     examples = stream.examples(check=False)
     while True:
         for turn in range(workers):
             if turn == number:
-                permit.acquire()  # type: ignore[attr-defined]
+                permit.acquire()
                 batch, place = take(examples, stream, place)
                 pipe.send((batch, place))
             else:

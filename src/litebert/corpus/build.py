@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from litebert.config import UserError
 from litebert.corpus.clean import Duplicates, paragraphs
-from litebert.corpus.encode import Encoded, Settings
+from litebert.corpus.encode import LONGEST, Encoded, Settings
 from litebert.corpus.engines import Engine
 from litebert.corpus.read import Bad, Source, checksum, find_sources, read_documents
 from litebert.corpus.shards import MANIFEST, PARTS, ShardInfo, file_checksum, manifest_bytes, read_manifest
@@ -117,7 +117,7 @@ def _fingerprint(sources: Sequence[Source], tokenizer: Tokenizer, options: Build
         inputs.append({"name": source.name, "bytes": size, "sha256": digest})
     settings = asdict(options)
     benchmarks = [{"name": Path(file).name, "sha256": _file_digest(file)} for file in options.decontaminate]
-    settings |= {"decontaminate": benchmarks, "block": BLOCK}
+    settings |= {"decontaminate": benchmarks, "block": BLOCK, "longest": LONGEST}
     return {
         "tokenizer": {"sha256": tokenizer.checksum, "vocab_size": len(tokenizer), "kind": tokenizer.kind},
         "inputs": inputs,
@@ -149,6 +149,7 @@ def _earlier(folder: Path, fingerprint: dict[str, Any]) -> dict[int, dict[str, A
         raise UserError(f"{folder} holds shards of other {differs}; choose another --to, or delete it")
     whole = {number: record for number, record in records.items() if _intact(folder, record)}
     if manifest.exists() and len(whole) == len(records):
+        shutil.rmtree(work, ignore_errors=True)  # a kill may have come between the manifest and the clearing up
         return whole
     if before == same and not manifest.exists():
         for number in set(records) - set(whole):

@@ -54,9 +54,10 @@ class Examples:
         self.cls_id, self.sep_id, self.pad_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
         special = np.zeros(len(tokenizer), dtype=bool)
         special[list(tokenizer.special_ids)] = True
-        self.vocabulary = Vocabulary(len(tokenizer), tokenizer.mask_id, special, tokenizer.word_start_table)
+        self.vocabulary = Vocabulary(tokenizer.mask_id, special, tokenizer.word_start_table)
         self.between = 2 if tokenizer.double_separator else 1  # separators between the two texts of a pair
         self.room = config.length - (2 + self.between if config.pairs else 2)
+        self.documents_before = np.cumsum([0, *(info.documents for info in corpus.infos)])  # each shard
         self.unusable = sum(unusable_documents(shard, config) for shard in corpus.shards)
         if config.objective == "nsp" and corpus.documents < 2:
             raise UserError("next-sentence negatives come from another document, and this corpus has only one")
@@ -158,16 +159,11 @@ class Examples:
     def _elsewhere(self, shard: int, sentence: int, size: int, luck: NDArray[np.float64]) -> tuple[int, int, int]:
         """Sentences of another document, as many pieces of them as it has in place of those, so that the length tells
         nothing; a single one where the layout has single ones."""
-        counts = [info.documents for info in self.corpus.infos]
-        here = sum(counts[:shard]) + int(
-            np.searchsorted(self.corpus.shards[shard].document_ends, sentence, side="right")
-        )
-        other = int(luck[0] * (self.corpus.documents - 1))
-        other += other >= here
-        number = 0
-        while other >= counts[number]:
-            other -= counts[number]
-            number += 1
+        inside = int(np.searchsorted(self.corpus.shards[shard].document_ends, sentence, side="right"))
+        chosen = int(luck[0] * (self.corpus.documents - 1))
+        chosen += chosen >= int(self.documents_before[shard]) + inside
+        number = int(np.searchsorted(self.documents_before, chosen, side="right")) - 1
+        other = chosen - int(self.documents_before[number])
         ends = self.corpus.shards[number].sentence_ends
         documents = self.corpus.shards[number].document_ends
         first, last = int(documents[other - 1]) if other else 0, int(documents[other])

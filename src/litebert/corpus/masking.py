@@ -22,7 +22,6 @@ PATIENCE = 12  # places tried for a span before another length is drawn: a short
 class Vocabulary:
     """What masking has to know of a tokenizer."""
 
-    size: int
     mask_id: int
     special: Flags  # by id: never masked, never drawn
     starts_word: Flags  # by id

@@ -48,7 +48,7 @@ def plan_shard(shard: Shard, config: ExampleConfig, room: int, seed: int, epoch:
         if config.layout == "sentence-pair":
             end = at + 2
         else:
-            end = _end(start, at, last, config, room, uniform(keys(key, documents), 2 * turn), key, documents, turn)
+            end = _end(start, at, config, room, uniform(keys(key, documents)[:, None], [2 * turn, 2 * turn + 1]))
         end = np.minimum(np.maximum(end, at + least), last)
         runs.append(np.stack([at, end], axis=1))
         more = end < last
@@ -61,19 +61,11 @@ def plan_shard(shard: Shard, config: ExampleConfig, room: int, seed: int, epoch:
 
 
 def _end(
-    start: NDArray[np.int64],
-    at: NDArray[np.int64],
-    last: NDArray[np.int64],
-    config: ExampleConfig,
-    room: int,
-    luck: NDArray[np.float64],
-    key: NDArray[np.uint64],
-    documents: NDArray[np.int64],
-    turn: int,
+    start: NDArray[np.int64], at: NDArray[np.int64], config: ExampleConfig, room: int, luck: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    short = luck < config.short_rate
-    draw = 2 + (uniform(keys(key, documents), 2 * turn + 1) * (room - 1)).astype(np.int64)
-    wanted = np.where(short, draw, room)
+    """The sentence after the last of each example; `luck` (N, 2) says which are short, and how short."""
+    short = 2 + (luck[:, 1] * (room - 1)).astype(np.int64)
+    wanted = np.where(luck[:, 0] < config.short_rate, short, room)
     if config.layout == "segment-pair":  # sentences until the room is full: the last one is cut
         return np.searchsorted(start, start[at] + wanted, side="left")
     return np.searchsorted(start, start[at] + wanted, side="right") - 1  # doc-sentences: whole sentences only

@@ -29,7 +29,7 @@ def keys(*parts: int | NDArray[np.integer]) -> Keys:
     return state
 
 
-def uniform(key: Keys, counter: int | NDArray[np.integer]) -> NDArray[np.float64]:
+def uniform(key: Keys, counter: int | list[int] | NDArray[np.integer]) -> NDArray[np.float64]:
     """Numbers in [0, 1), one for each key and counter, which broadcast."""
     with np.errstate(over="ignore"):
         bits = mix(key + np.asarray(counter).astype(np.uint64) * _GOLDEN + _GOLDEN)
