@@ -319,19 +319,22 @@ def test_records_of_another_build_are_never_taken_over(texts, tokenizer, tmp_pat
 
 
 def test_a_kill_between_the_manifest_and_the_clearing_up_leaves_nothing(texts, tokenizer, tmp_path, monkeypatch):
-    def die(*_, **__):
-        raise KeyboardInterrupt
+    real = building.replace_file
 
-    (tmp_path / "out").mkdir()
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        real = building.replace_file
-        patched.setattr(building, "replace_file", lambda path, data: real(path, data) or path.name != MANIFEST or die())
-        build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
-    assert (tmp_path / "out" / MANIFEST).exists()
-    assert (tmp_path / "out" / "building").exists()
-    build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
+    def die_after_the_manifest(path, data):
+        real(path, data)
+        if path.name == MANIFEST:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(building, "replace_file", die_after_the_manifest)
+    with pytest.raises(KeyboardInterrupt):
+        build([texts], tokenizer(), out, OPTIONS, Local(1))
+    assert (out / "building").exists()
+    monkeypatch.setattr(building, "replace_file", real)
+    build([texts], tokenizer(), out, OPTIONS, Local(1))
     build([texts], tokenizer(), tmp_path / "clean", OPTIONS, Local(1))
-    assert digest(tmp_path / "out") == digest(tmp_path / "clean")
+    assert digest(out) == digest(tmp_path / "clean")
 
 
 def test_two_builds_do_not_write_one_folder(texts, tokenizer, tmp_path):
