@@ -4,8 +4,9 @@ from dataclasses import fields
 
 import pytest
 
-from litebert.config import PRESETS, ModelConfig, UserError, apply_sets, load_recipe, preset, recipe_names
+from litebert.config import PRESETS, ModelConfig, UserError, preset
 from litebert.model.heads import Network
+from litebert.recipe import apply_sets, load_recipe, recipe_names
 from litebert.strict import parse
 
 

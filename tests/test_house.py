@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert import config
+from litebert import config, recipe
 from litebert.corpus.build import BuildOptions
 
 SOURCE = Path(config.__file__).parent
@@ -17,14 +17,15 @@ ABOVE = {  # a part -> the parts it may import, itself and the two at the top al
     "strict": set(),
     "files": set(),
     "config": set(),
+    "recipe": {"config"},
     "text": {"config"},
     "model": {"config"},
     "corpus": {"config", "text"},
     "tasks": {"config", "text"},
     "infer": {"config", "text", "model", "tasks"},
-    "train": {"config", "text", "model", "corpus", "tasks", "infer"},
-    "report": {"config", "text", "model", "corpus", "tasks", "infer", "train"},
-    "ablate": {"config", "text", "model", "corpus", "tasks", "infer", "train", "report"},
+    "train": {"config", "recipe", "text", "model", "corpus", "tasks", "infer"},
+    "report": {"config", "recipe", "text", "model", "corpus", "tasks", "infer", "train"},
+    "ablate": {"config", "recipe", "text", "model", "corpus", "tasks", "infer", "train", "report"},
     "export": {"config", "text", "model", "corpus", "tasks", "infer", "train", "report"},
     "serve": {"config", "text", "model", "tasks", "infer", "export"},
     "bench": "all but cli",
@@ -68,9 +69,9 @@ def test_a_part_imports_only_what_stands_above_it(path):
 
 
 def test_config_needs_the_standard_library_only():
-    for file in ("config.py", "strict.py", "files.py"):
+    for file in ("config.py", "recipe.py", "strict.py", "files.py"):
         for _, name in imports(ast.parse((SOURCE / file).read_text())):
-            assert name.split(".")[0] in sys.stdlib_module_names or name == "litebert.strict", name
+            assert name.split(".")[0] in sys.stdlib_module_names or name in ("litebert.strict", "litebert.config"), name
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
@@ -83,12 +84,24 @@ def test_optional_packages_are_imported_where_they_are_used(path):
 
 @pytest.mark.parametrize(
     "kind",
-    [config.ModelConfig, config.HeadConfig, config.MaskConfig, config.ExampleConfig, config.Recipe, BuildOptions],
+    [
+        config.ModelConfig,
+        config.HeadConfig,
+        config.MaskConfig,
+        config.ExampleConfig,
+        recipe.Recipe,
+        recipe.DataConfig,
+        recipe.Phase,
+        recipe.OptimizerConfig,
+        recipe.RunConfig,
+        recipe.EvaluateConfig,
+        BuildOptions,
+    ],
 )
 def test_every_knob_is_read(kind):
     read = set()
     for path in modules():
-        if path.name != "config.py":
+        if path.name not in ("config.py", "recipe.py"):
             read |= {
                 node.attr
                 for node in ast.walk(ast.parse(path.read_text()))

@@ -1,17 +1,12 @@
-"""The settings and where they come from: `ModelConfig` and its fellows, the `PRESETS`, and TOML recipes.
+"""The settings of models and examples: `ModelConfig` and its fellows, and the `PRESETS`.
 
 Only the standard library is imported here, so `litebert --help` and recipe errors are instant.
 """
 
-import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, Literal
 
-from litebert.strict import UserError, check_types, neighbour, parse
+from litebert.strict import UserError, check_types, neighbour
 
 __all__ = [  # what stands above this file, for all below it
     "PRESETS",
@@ -20,12 +15,8 @@ __all__ = [  # what stands above this file, for all below it
     "HeadKind",
     "MaskConfig",
     "ModelConfig",
-    "Recipe",
     "UserError",
-    "apply_sets",
-    "load_recipe",
     "preset",
-    "recipe_names",
 ]
 
 Family = Literal["albert", "bert", "roberta", "distilbert"]
@@ -38,12 +29,12 @@ MOST_LAYERS = 4096
 MOST_SIZE = 1 << 24
 
 
-def _at_least(config: object, name: str, least: int) -> None:
+def at_least(config: object, name: str, least: int) -> None:
     if getattr(config, name) < least:
         raise UserError(f"{name} = {getattr(config, name)} must be at least {least}")
 
 
-def _probability(config: object, name: str) -> None:
+def probability(config: object, name: str) -> None:
     if not 0 <= getattr(config, name) < 1:
         raise UserError(f"{name} = {getattr(config, name)} must be at least 0 and below 1")
 
@@ -78,17 +69,17 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_types(self)
         for name in ("vocab_size", "embedding_size", "hidden_size", "ffn_size", "layers", "heads", "positions"):
-            _at_least(self, name, 1)
+            at_least(self, name, 1)
             if getattr(self, name) > MOST_SIZE:
                 raise UserError(f"{name} = {getattr(self, name)} is more than the {MOST_SIZE} allowed")
         for name in ("groups", "inner_groups"):
-            _at_least(self, name, 1)
+            at_least(self, name, 1)
         for name in ("position_offset", "token_types", "pad_id"):
-            _at_least(self, name, 0)
+            at_least(self, name, 0)
             if getattr(self, name) > MOST_SIZE:
                 raise UserError(f"{name} = {getattr(self, name)} is more than the {MOST_SIZE} allowed")
         for name in ("dropout", "attention_dropout"):
-            _probability(self, name)
+            probability(self, name)
         for name in ("norm_eps", "init_std"):
             if not 0 < getattr(self, name) < 1:
                 raise UserError(f"{name} = {getattr(self, name)} must be above 0 and below 1")
@@ -139,7 +130,7 @@ class HeadConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _probability(self, "dropout")
+        probability(self, "dropout")
         least, most = {"classify": (1, None), "tag": (1, None), "regress": (0, 1)}.get(self.kind, (0, 0))
         if len(self.labels) < least:
             raise UserError(f"a {self.kind} head needs the names of its labels")
@@ -176,7 +167,7 @@ class MaskConfig:
             raise UserError(f"rate = {self.rate} leaves nothing to predict or nothing to see")
         if self.masked + self.random > 1:
             raise UserError(f"masked + random = {self.masked + self.random} is more than 1")
-        _at_least(self, "ngram", 1)
+        at_least(self, "ngram", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +183,8 @@ class ExampleConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _at_least(self, "length", 8)
-        _at_least(self, "static_copies", 0)
+        at_least(self, "length", 8)
+        at_least(self, "static_copies", 0)
         if not 0 <= self.short_rate <= 1:
             raise UserError(f"short_rate = {self.short_rate} must be a share between 0 and 1")
         if self.objective != "mlm" and not self.pairs:
@@ -270,82 +261,9 @@ PRESETS: dict[str, ModelConfig] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """What decides a run. A file gives `[model] preset = "…"` and whatever differs from it."""
-
-    model: ModelConfig
-
-
 def preset(name: Any) -> ModelConfig:
     if not isinstance(name, str):
         raise UserError(f"preset takes a name, not {name!r}")
     if name not in PRESETS:
         raise UserError(f"unknown preset {name!r}{neighbour(name, PRESETS)}")
     return PRESETS[name]
-
-
-def load_recipe(name: str, sets: Iterable[str] = ()) -> Recipe:
-    """A recipe by its name inside the package (`cpu-demo`, `pretrain/cpu-demo`) or by its path (`mine.toml`)."""
-    file = _find_recipe(name)
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as problem:
-        raise UserError(f"{name} is not TOML: {problem}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UserError(f"cannot read the recipe {name}: {problem}") from None
-    return apply_sets(table, sets)
-
-
-def apply_sets(table: dict[str, Any], sets: Iterable[str]) -> Recipe:
-    """A recipe's table with `--set section.key=value` changes made to it."""
-    for assignment in sets:
-        _assign(table, assignment)
-    return parse(Recipe, table)
-
-
-def recipe_names() -> list[str]:
-    """Every recipe inside the package, as `folder/name`."""
-    return sorted(
-        f"{folder.name}/{file.name.removesuffix('.toml')}"
-        for folder in _recipes().iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".toml")
-    )
-
-
-def _recipes() -> Traversable:
-    return resources.files("litebert") / "recipes"
-
-
-def _find_recipe(name: str) -> Traversable:
-    if name.endswith(".toml"):
-        if not Path(name).is_file():
-            raise UserError(f"no recipe file {name}; the recipes by name: {', '.join(recipe_names())}")
-        return Path(name)
-    known = recipe_names()
-    found = [known_name for known_name in known if name in (known_name, known_name.split("/")[1])]
-    if not found:
-        raise UserError(f"no recipe {name!r}{neighbour(name, [known_name.split('/')[1] for known_name in known])}")
-    if len(found) > 1:
-        raise UserError(f"{name!r} names several recipes: {', '.join(found)}; say the folder too")
-    folder, file = found[0].split("/")
-    return _recipes() / folder / f"{file}.toml"
-
-
-def _assign(table: dict[str, Any], assignment: str) -> None:
-    """`model.layers=6` or `model.activation=relu` (a bare word is a string)."""
-    key, equals, text = assignment.partition("=")
-    *parents, last = (part.strip() for part in key.split("."))
-    if not equals or not last:
-        raise UserError(f"--set {assignment!r} is not section.key=value")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    for parent in parents:
-        table = table.setdefault(parent, {})
-        if not isinstance(table, dict):
-            raise UserError(f"--set {assignment!r}: {parent} is a value, not a section")
-    table[last] = value

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from litebert.config import PRESETS, ExampleConfig, HeadConfig, UserError, load_recipe
+from litebert.config import PRESETS, ExampleConfig, HeadConfig, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.build import BuildOptions, build
 from litebert.corpus.engines import Local
@@ -23,6 +23,7 @@ from litebert.model.packing import pack
 from litebert.model.published import unshare
 from litebert.model.weights import build as build_network
 from litebert.model.weights import fill
+from litebert.recipe import load_recipe
 from litebert.text.train import TrainSettings, train_tokenizer
 
 FAMILY = tuple(name for name in PRESETS if not name.endswith(("-v1", "-v2")))

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from litebert.config import PRESETS, HeadConfig, UserError
+from litebert.model.cost import count, flops_per_piece
+from litebert.model.memory import LENGTHS, fit_table, largest_batch, parse_bytes, step_memory
 from litebert.model.weights import build
-from litebert.report.info import count, describe, flops_per_piece, paper_table
-from litebert.report.memory import LENGTHS, fit_table, largest_batch, parse_bytes, step_memory
+from litebert.report.info import describe, paper_table
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_activations_are_estimated_as_what_autograd_keeps(small):
 
     A CPU keeps the inputs of the norms in bf16 where a GPU keeps them in fp32, a tenth of the whole, hence the range.
     """
-    from litebert.report.info import PRETRAINING
+    from litebert.model.cost import PRETRAINING
 
     config = small(hidden_size=256, ffn_size=1024, layers=6, embedding_size=64, positions=128, vocab_size=500)
     network = build(config, PRETRAINING).train()

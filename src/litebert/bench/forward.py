@@ -15,9 +15,9 @@ from torch import Tensor
 
 from litebert.bench.timing import interleaved, machine, matmul_rate
 from litebert.config import UserError, preset
+from litebert.model.cost import flops_per_piece
 from litebert.model.packing import pack
 from litebert.model.weights import build, export_network
-from litebert.report.info import flops_per_piece
 
 Work = Callable[[], Tensor]
 

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from litebert.config import UserError, preset
+from litebert.model.cost import PRETRAINING
 from litebert.model.heads import Network
+from litebert.model.memory import MASKED, largest_batch, step_memory
 from litebert.model.weights import build
-from litebert.report.info import PRETRAINING
-from litebert.report.memory import MASKED, largest_batch, step_memory
 
 POINTS = (
     ("albert-base", 128),

@@ -3,12 +3,13 @@
 torch is imported inside the commands, so `litebert --help` stays instant.
 """
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
-from litebert.cli import bench, corpus, model, text
+from litebert.cli import bench, corpus, model, text, train
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -18,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (model.demo, model.info, model.export, model.convert):
+for command in (model.demo, model.info, train.pretrain, model.export, model.convert):
     app.command()(command)
 app.add_typer(text.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
@@ -29,7 +30,8 @@ def main() -> None:
     try:
         app()
     except UserError as problem:
-        typer.echo(f"litebert: {problem}", err=True)
+        if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts, one speaks
+            typer.echo(f"litebert: {problem}", err=True)
         sys.exit(2)
 
 

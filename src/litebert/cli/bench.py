@@ -46,7 +46,7 @@ def memory(
 ) -> None:
     """GPU memory of a training step: what `info --fit` estimates beside what is allocated."""
     from litebert.bench.memory import bench_memory
-    from litebert.report.memory import parse_bytes
+    from litebert.model.memory import parse_bytes
 
     found = bench_memory(parse_bytes(fit), say=progress)
     if as_json:

@@ -6,15 +6,8 @@ from typing import Annotated, Literal
 import typer
 
 from litebert.cli.show import Json, print_json, print_table, size
-from litebert.config import (
-    PRESETS,
-    HeadConfig,
-    ModelConfig,
-    UserError,
-    apply_sets,
-    load_recipe,
-    recipe_names,
-)
+from litebert.config import PRESETS, HeadConfig, ModelConfig, UserError
+from litebert.recipe import apply_sets, load_recipe, recipe_names
 from litebert.strict import neighbour
 
 To = Annotated[Path, typer.Option("--to", help="The folder to write.")]
@@ -91,8 +84,8 @@ def _find_config(name: str, sets: list[str]) -> tuple[ModelConfig, tuple[HeadCon
 
 
 def _describe(name: str, config: ModelConfig, heads: tuple[HeadConfig, ...], as_json: bool) -> None:
+    from litebert.model.memory import step_memory
     from litebert.report.info import describe, draw_plan
-    from litebert.report.memory import step_memory
 
     facts = describe(name, config, heads)
     lengths = [length for length in (128, 512) if length <= config.positions] or [config.positions]
@@ -129,8 +122,8 @@ def _describe(name: str, config: ModelConfig, heads: tuple[HeadConfig, ...], as_
 
 
 def _fit(name: str, config: ModelConfig, fit: str, as_json: bool) -> None:
-    from litebert.report.info import pretraining_heads
-    from litebert.report.memory import CONTEXT, fit_table, parse_bytes
+    from litebert.model.cost import pretraining_heads
+    from litebert.model.memory import CONTEXT, fit_table, parse_bytes
 
     budget = parse_bytes(fit)
     rows = fit_table(config, budget)

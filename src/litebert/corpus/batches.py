@@ -5,7 +5,8 @@ if need be; with several ranks each takes its own slice of the rows, so the rank
 """
 
 import multiprocessing
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Semaphore
@@ -103,7 +104,9 @@ def join(batches: list[Batch], pad_id: int) -> Batch:
 START = Place()
 
 
-def batches(stream: Stream, place: Place = START, workers: int = 0, ahead: int = 4) -> Iterator[tuple[Batch, Place]]:
+def batches(
+    stream: Stream, place: Place = START, workers: int = 0, ahead: int = 4
+) -> Generator[tuple[Batch, Place], None, None]:
     """Batch after batch, each with the place that follows it; `workers` other processes make them ahead of time."""
     if workers < 1:
         examples = stream.examples()
@@ -140,6 +143,7 @@ def batches(stream: Stream, place: Place = START, workers: int = 0, ahead: int =
 
 def _produce(pipe: Connection, permit: Semaphore, stream: Stream, place: Place, number: int, workers: int) -> None:
     """Every workers-th batch, starting with the number-th."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains; it ends us when it is done
     leave_with_parent()
     examples = stream.examples(check=False)
     while True:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import ModelConfig, Sharing, UserError
-from litebert.model.layers import Embeddings, FeedForward, SelfAttention, initialise
+from litebert.model.layers import Embeddings, FeedForward, Linear, SelfAttention, initialise
 from litebert.model.packing import Boundaries, Mask, first_piece, visible
 
 Plan = list[tuple[int, int]]
@@ -100,7 +100,7 @@ class Encoder(nn.Module):
             c.vocab_size, positions, c.token_types, c.embedding_size, wide, c.dropout, c.norm_eps
         )
         self.trunk = Trunk(c)
-        self.pooler = nn.Linear(c.hidden_size, c.hidden_size) if c.pooler else None
+        self.pooler = Linear(c.hidden_size, c.hidden_size) if c.pooler else None
         initialise(self, c.init_std, generator)
 
     def forward(
@@ -141,7 +141,7 @@ class Encoder(nn.Module):
         """The trunk's input, and who may look at whom."""
         config = self.config
         mask = visible(input_ids, attention_mask, rows, config.causal)
-        longest = max(rows.lengths) if rows else input_ids.shape[-1]
+        longest = rows.longest if rows else input_ids.shape[-1]
         if longest > config.positions:
             raise UserError(f"a sequence of {longest} pieces does not fit the model's {config.positions} positions")
         if token_type_ids is not None and token_type_ids.shape != input_ids.shape:
@@ -149,7 +149,7 @@ class Encoder(nn.Module):
                 f"token_type_ids {tuple(token_type_ids.shape)} are not of input_ids' {tuple(input_ids.shape)}"
             )
         if rows:
-            positions = rows.positions()
+            positions = rows.places
         elif config.position_offset:  # RoBERTa counts the pieces that are not padding (fairseq, make_positions)
             real = (input_ids != config.pad_id).long()
             positions = real.cumsum(1) * real - 1

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from litebert.config import HeadConfig, HeadKind, ModelConfig, UserError
 from litebert.model.encoder import Encoder
-from litebert.model.layers import ACTIVATIONS, initialise
+from litebert.model.layers import ACTIVATIONS, Linear, Norm, initialise
 from litebert.model.packing import Boundaries, first_piece
 
 
@@ -22,9 +22,9 @@ class MaskedLM(nn.Module):
 
     def __init__(self, hidden_size: int, width: int, vocab_size: int, activation: str, norm_eps: float) -> None:
         super().__init__()
-        self.dense = nn.Linear(hidden_size, width)
+        self.dense = Linear(hidden_size, width)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(width, norm_eps)
+        self.norm = Norm(width, norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, pieces: Tensor, table: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -32,7 +32,7 @@ class MaskedLM(nn.Module):
         if positions is not None:
             pieces = pieces.flatten(0, -2)[positions]  # (N, H)
         x = self.norm(self.activation(self.dense(pieces)))  # (N, E)
-        return nn.functional.linear(x, table, self.bias)  # (N, V)
+        return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))  # (N, V)
 
 
 class Sentence(nn.Module):
@@ -40,11 +40,11 @@ class Sentence(nn.Module):
 
     def __init__(self, hidden_size: int, outputs: int, dropout: float, dense: str | None) -> None:
         super().__init__()
-        self.dense = nn.Linear(hidden_size, hidden_size) if dense else None
+        self.dense = Linear(hidden_size, hidden_size) if dense else None
         self.activation = {"tanh": torch.tanh, "relu": torch.relu, None: None}[dense]
         self.dropout_first = nn.Dropout(dropout if dense == "tanh" else 0.0)  # RoBERTa drops before and after
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(hidden_size, outputs)
+        self.out = Linear(hidden_size, outputs)
 
     def forward(self, sentence: Tensor) -> Tensor:
         if self.dense is not None and self.activation is not None:
@@ -59,7 +59,7 @@ class Pieces(nn.Module):
     def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(hidden_size, outputs)
+        self.out = Linear(hidden_size, outputs)
 
     def forward(self, pieces: Tensor) -> Tensor:
         scores: Tensor = self.out(self.dropout(pieces))  # (B, S, outputs)
@@ -84,13 +84,13 @@ class SpanBeam(nn.Module):
 
     def __init__(self, hidden_size: int, dropout: float, norm_eps: float) -> None:
         super().__init__()
-        self.start = nn.Linear(hidden_size, 1)
-        self.end_dense = nn.Linear(2 * hidden_size, hidden_size)
-        self.end_norm = nn.LayerNorm(hidden_size, norm_eps)
-        self.end = nn.Linear(hidden_size, 1)
-        self.answer_dense = nn.Linear(2 * hidden_size, hidden_size)
+        self.start = Linear(hidden_size, 1)
+        self.end_dense = Linear(2 * hidden_size, hidden_size)
+        self.end_norm = Norm(hidden_size, norm_eps)
+        self.end = Linear(hidden_size, 1)
+        self.answer_dense = Linear(2 * hidden_size, hidden_size)
         self.dropout = nn.Dropout(dropout)
-        self.answer = nn.Linear(hidden_size, 1, bias=False)
+        self.answer = Linear(hidden_size, 1, bias=False)
 
     def forward(self, pieces: Tensor, allowed: Tensor, start_at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Training: start and end logits (B, S), the end knowing the true start; and the no-answer logit (B,)."""

@@ -2,6 +2,9 @@
 
 Shapes at the right margin: B sequences, S pieces each, A heads of D, H hidden, E embedding. The same modules serve a
 padded batch (B, S, …) and one packed row (T, …) of all its real pieces: only attention knows where a sequence ends.
+
+Mixed precision is the type of what flows: a weight is cast to it where it is used, so the gradient of every use comes
+back to the weight's own type before it is added to the others. A weight that 24 layers share is never summed in bf16.
 """
 
 from collections.abc import Callable
@@ -11,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.model.packing import Boundaries, Mask, causal_mask, unpack
+from litebert.model.packing import Boundaries, Mask, causal_mask
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -19,6 +22,22 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
 }
+
+
+class Linear(nn.Linear):
+    """In the type of what comes in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+
+
+class Norm(nn.LayerNorm):
+    """In float32 or wider; out comes the type of what came in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        weight, bias = self.weight.to(wide), self.bias.to(wide)
+        return F.layer_norm(x.to(wide), self.normalized_shape, weight, bias, self.eps).to(x.dtype)
 
 
 class Embeddings(nn.Module):
@@ -38,15 +57,16 @@ class Embeddings(nn.Module):
         self.words = nn.Embedding(vocab_size, embedding_size)
         self.positions = nn.Embedding(positions, embedding_size)
         self.types = nn.Embedding(token_types, embedding_size) if token_types else None
-        self.norm = nn.LayerNorm(embedding_size, norm_eps)
+        self.norm = Norm(embedding_size, norm_eps)
         self.dropout = nn.Dropout(dropout)
-        self.project = nn.Linear(embedding_size, hidden_size) if hidden_size is not None else None
+        self.project = Linear(embedding_size, hidden_size) if hidden_size is not None else None
+        self.compute: torch.dtype | None = None  # what flows from here on; None: the type of the tables
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
         x: Tensor = self.words(input_ids) + self.positions(position_ids)  # (B, S, E)
         if self.types is not None:
             x = x + (self.types.weight[0] if token_type_ids is None else self.types(token_type_ids))
-        x = self.dropout(self.norm(x))
+        x = self.dropout(self.norm(x)).to(self.compute or x.dtype)
         return x if self.project is None else self.project(x)  # (B, S, H)
 
 
@@ -56,10 +76,10 @@ class SelfAttention(nn.Module):
     def __init__(self, hidden_size: int, heads: int, dropout: float, attention_dropout: float, norm_eps: float) -> None:
         super().__init__()
         self.heads, self.attention_dropout = heads, attention_dropout
-        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
-        self.out = nn.Linear(hidden_size, hidden_size)
+        self.qkv = Linear(hidden_size, 3 * hidden_size)
+        self.out = Linear(hidden_size, hidden_size)
         self.dropout = nn.Dropout(dropout)
-        self.norm = nn.LayerNorm(hidden_size, norm_eps)
+        self.norm = Norm(hidden_size, norm_eps)
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # (B, S, A, D) each
@@ -86,11 +106,11 @@ class FeedForward(nn.Module):
 
     def __init__(self, hidden_size: int, ffn_size: int, activation: str, dropout: float, norm_eps: float) -> None:
         super().__init__()
-        self.up = nn.Linear(hidden_size, ffn_size)
+        self.up = Linear(hidden_size, ffn_size)
         self.activation = ACTIVATIONS[activation]
-        self.down = nn.Linear(ffn_size, hidden_size)
+        self.down = Linear(ffn_size, hidden_size)
         self.dropout = nn.Dropout(dropout)
-        self.norm = nn.LayerNorm(hidden_size, norm_eps)
+        self.norm = Norm(hidden_size, norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.activation(self.up(x))  # (B, S, F)
@@ -107,24 +127,42 @@ def padded_attention(
 
 
 def packed_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, dropout: float) -> Tensor:
-    """Each sequence of the row looks at itself only. (T, A, D) in and out."""
-    longest = max(rows.lengths)
+    """Each sequence of the row looks at itself only. (T, A, D) in and out.
+
+    The full sequences at the front are one dense batch, for which the kernels are the quickest; the rest is ragged.
+    """
+    full = rows.offsets.shape[0] - rows.tail.shape[0]
+    cut, seen = full * rows.longest, []
+    if full:
+        front = [part[:cut].view(full, rows.longest, *part.shape[1:]) for part in (q, k, v)]
+        seen.append(padded_attention(front[0], front[1], front[2], None, dropout, rows.causal).flatten(0, 1))
+    if rows.tail.shape[0] > 1:
+        seen.append(ragged_attention(q[cut:], k[cut:], v[cut:], rows, rows.places[cut:], dropout))
+    return seen[0] if len(seen) == 1 else torch.cat(seen)
+
+
+def ragged_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, places: Tensor, dropout: float) -> Tensor:
+    """The sequences of a row's tail, each at its own length; `places` are their pieces' positions."""
+    offsets, longest = rows.tail, rows.longest
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
         from torch.nn.attention.varlen import varlen_attn
 
         window = (-1, 0) if rows.causal else (-1, -1)
-        packed = varlen_attn(q, k, v, rows.offsets, rows.offsets, longest, longest, window_size=window)
+        packed = varlen_attn(q, k, v, offsets, offsets, longest, longest, window_size=window)
         assert isinstance(packed, Tensor)
         return packed
     if q.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
-        real = torch.arange(longest, device=q.device) < rows.offsets.diff()[:, None]
-        mask = real[:, None, None, :]
+        step, number = torch.arange(longest, device=q.device), torch.arange(len(q), device=q.device)
+        gather = (offsets[:-1, None] + step).clamp(max=len(q) - 1)  # (N, longest)
+        mask = (step < offsets.diff()[:, None])[:, None, None, :]
         if rows.causal:
             mask = mask & causal_mask(longest, q.device)
-        return padded_attention(unpack(q, real), unpack(k, real), unpack(v, real), mask, dropout)[real]
+        seen = padded_attention(q[gather], k[gather], v[gather], mask, dropout).flatten(0, 1)
+        return seen[torch.searchsorted(offsets[1:].long(), number, right=True) * longest + places]
+    lengths = offsets.diff().tolist()
     one_by_one = [  # on a CPU a kernel costs microseconds to start, so a loop wastes nothing
         padded_attention(a[None], b[None], c[None], None, dropout, rows.causal)[0]
-        for a, b, c in zip(*(torch.split(part, list(rows.lengths)) for part in (q, k, v)), strict=True)
+        for a, b, c in zip(*(torch.split(part, lengths) for part in (q, k, v)), strict=True)
     ]
     return torch.cat(one_by_one)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -10,26 +9,45 @@ from torch import Tensor
 from litebert.config import UserError
 
 
+def to_device(tensor: Tensor, device: torch.device | str | None) -> Tensor:
+    """Moved without waiting: a copy out of ordinary memory would wait for all that the device has to do."""
+    if device is None or torch.device(device).type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 @dataclass(frozen=True)
 class Boundaries:
-    """Where the sequences of one packed row begin and end."""
+    """Where the sequences of one packed row begin and end. Nothing here waits for the device."""
 
-    lengths: tuple[int, ...]  # on the host: loops and kernel launches need them without waiting for the device
     offsets: Tensor  # (N + 1,) int32: 0, then the running sum of the lengths
+    tail: Tensor  # (M + 1,) int32: the same for those after the full ones at the front
+    places: Tensor  # (T,) 0, 1, 2, … anew in each sequence
+    longest: int  # pieces of a full sequence; none has more
     causal: bool = False
 
     @classmethod
-    def of(cls, lengths: Sequence[int], device: torch.device | str | None = None) -> "Boundaries":
+    def of(
+        cls, lengths: Sequence[int], device: torch.device | str | None = None, longest: int = 0, full: int | None = None
+    ) -> "Boundaries":
+        """`longest`: what a full sequence has, if none of these need be one. `full`: how many at the front to treat so,
+        if not all that are."""
         if not lengths or min(lengths) < 1:
             raise UserError(f"a packed row needs sequences of at least one piece each, not lengths {list(lengths)[:8]}")
-        offsets = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-        return cls(tuple(lengths), offsets)
+        sizes = torch.tensor(lengths)
+        longest = max(longest, int(sizes.max()))
+        ends = sizes.cumsum(0)
+        offsets = torch.cat([ends.new_zeros(1), ends])
+        front = int((sizes == longest).long().cumprod(0).sum()) if full is None else full
+        places = torch.arange(int(ends[-1])) - (ends - sizes).repeat_interleave(sizes)
+        tail = offsets[front:] - offsets[front]
+        here = [to_device(part, device) for part in (offsets.int(), tail.int(), places)]
+        return cls(here[0], here[1], here[2], longest)
 
-    def positions(self) -> Tensor:
-        """0, 1, 2, … anew in each sequence."""
-        starts = self.offsets[:-1].long()
-        repeats = torch.tensor(self.lengths, device=starts.device)
-        return torch.arange(sum(self.lengths), device=starts.device) - starts.repeat_interleave(repeats)
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """On the host: on another device this waits for it."""
+        return tuple(self.offsets.diff().tolist())
 
 
 Mask = Tensor | Boundaries | None  # (B or 1, 1, 1 or S, S) bool, True where a piece may look; a packed row; all see all
@@ -38,7 +56,7 @@ Mask = Tensor | Boundaries | None  # (B or 1, 1, 1 or S, S) bool, True where a p
 def visible(input_ids: Tensor, attention_mask: Tensor | None, boundaries: Boundaries | None, causal: bool) -> Mask:
     """Who may look at whom, after checking that what was given goes together."""
     if boundaries is not None:
-        if attention_mask is not None or input_ids.shape != (sum(boundaries.lengths),):
+        if attention_mask is not None or input_ids.shape != boundaries.places.shape:
             raise UserError("boundaries go with one packed row of pieces, without an attention_mask")
         return replace(boundaries, causal=causal)
     if input_ids.dim() != 2:

@@ -166,8 +166,12 @@ def _modern(tensors: State) -> State:
 def save_network(network: Network, folder: Path, dtype: torch.dtype | None = None) -> None:
     """Our own folder: what `load_network` reads back bit for bit."""
     state = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in network.state_dict().items()}
-    heads = [asdict(head) for head in network.head_configs]
-    _write(folder, OURS, {"format": FORMAT, "model": asdict(network.config), "heads": heads}, state)
+    save_state(network.config, network.head_configs, state, folder)
+
+
+def save_state(config: ModelConfig, heads: Sequence[HeadConfig], state: State, folder: Path) -> None:
+    """The same from tensors alone."""
+    _write(folder, OURS, {"format": FORMAT, "model": asdict(config), "heads": [asdict(head) for head in heads]}, state)
 
 
 def export_network(network: Network, folder: Path, dtype: torch.dtype | None = None) -> tuple[str, ...]:

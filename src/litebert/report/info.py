@@ -1,63 +1,16 @@
 """A config -> what it costs: exact parameter counts, bytes, FLOPs, its plan drawn, and the papers' size tables."""
 
 import tomllib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import Any
 
-import torch
-
 from litebert.config import PRESETS, HeadConfig, ModelConfig, UserError
+from litebert.model.cost import count, flops_per_piece, pretraining_heads
 from litebert.model.encoder import plan_of
-from litebert.model.heads import Network
 
 TABLES = ("sizes", "embedding", "sharing")
-PRETRAINING = (HeadConfig(kind="mlm"), HeadConfig(kind="pair"))
-
-
-def pretraining_heads(config: ModelConfig) -> tuple[HeadConfig, ...]:
-    """Those of the two that can stand on it: a pair head needs a pooler, a wide masked-LM head a wide word table."""
-    if config.family != "albert" and config.embedding_size != config.hidden_size:
-        return ()
-    return PRETRAINING if config.pooler else PRETRAINING[:1]
-
-
-def count(config: ModelConfig, heads: Sequence[HeadConfig] = ()) -> dict[str, int]:
-    """Parameters by part, counted on the modules themselves (built without memory)."""
-    with torch.device("meta"):
-        network = Network(config, heads)
-    parts: Counter[str] = Counter()
-    for name, parameter in network.named_parameters():
-        parts[_part(name)] += parameter.numel()
-    return dict(parts)
-
-
-def _part(name: str) -> str:
-    where = name.removeprefix("encoder.").split(".")
-    match where[0]:
-        case "embeddings":
-            return {"words": "words", "positions": "positions", "types": "token types", "project": "projection"}.get(
-                where[1], "embedding norm"
-            )
-        case "trunk":
-            return {"attention": "attention", "ffn": "feed-forward"}[where[1]]
-        case "heads":
-            return f"{where[1]} head"
-        case _:
-            return "pooler"
-
-
-def flops_per_piece(config: ModelConfig, length: int) -> int:
-    """Multiply-adds of the matrix products counted twice, forward, for one piece in a sequence of this length.
-
-    2·E·H for the projection; in each layer 2·(4·H² + 2·H·F) for the weights and 4·length·H for attention itself.
-    Training costs three times that. Heads are not counted.
-    """
-    hidden, ffn = config.hidden_size, config.ffn_size
-    layer = 2 * (4 * hidden * hidden + 2 * hidden * ffn) + 4 * length * hidden
-    return (2 * config.embedding_size * hidden if config.projects else 0) + config.depth * layer
 
 
 def draw_plan(config: ModelConfig) -> str:

@@ -1,21 +1,25 @@
-"""Gradients -> weights: LAMB and Adam as the originals have them, clipping, and the learning rate over a run.
+"""Gradients -> weights: LAMB and Adam as the originals have them, and clipping.
 
-Every step is a handful of operations over all tensors at once, and nothing in it waits for the device.
+Every step is a handful of operations over all tensors at once, and nothing in it waits for the device: a gradient that
+is not finite is found there, and the step that would have used it changes nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from litebert.config import UserError
+from litebert.recipe import OptimizerConfig
+from litebert.strict import UserError
 
 
 class Lamb(torch.optim.Optimizer):
     """LAMB as google-research/albert has it (lamb_optimizer.py): no bias correction, epsilon outside the root, decay
     inside the update, and each tensor's step scaled by ‖weight‖ / ‖update‖. `adapt=False` in a group leaves that
-    scaling out: with it the whole is the Adam that Google fine-tunes with.
+    scaling out: with it the whole is the Adam that Google fine-tunes with, and with `correct_bias` AdamW.
 
     A parameter that holds several of the original's tensors (query, key and value) is scaled block by block.
     """
@@ -26,44 +30,86 @@ class Lamb(torch.optim.Optimizer):
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
+        correct_bias: bool = False,
     ) -> None:
-        super().__init__(
-            groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapt": True, "blocks": 1}
-        )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "correct_bias": correct_bias, "steps": 0}
+        super().__init__(groups, defaults | {"weight_decay": 0.0, "adapt": True, "blocks": 1})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None, take: Tensor | float = 1.0) -> None:  # type: ignore[override]
+        """`take` is 1, or 0 on the device to leave everything as it is; the gradients must be finite all the same."""
         if closure is not None:
             raise UserError("this optimizer takes no closure")
         for group in self.param_groups:
+            group["steps"] += 1
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
-                self._step(group, weights)
+                self._step(group, weights, take)
 
-    def _step(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
+    def _step(self, group: dict[str, Any], weights: list[Tensor], take: Tensor | float) -> None:
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight] = {"m": torch.zeros_like(weight), "v": torch.zeros_like(weight)}
-        m = [self.state[weight]["m"] for weight in weights]
-        v = [self.state[weight]["v"] for weight in weights]
+        gradients = _local(weight.grad for weight in weights)
+        m, v = (_local(self.state[weight][name] for weight in weights) for name in ("m", "v"))
         first, second = group["betas"]
-        torch._foreach_lerp_(m, gradients, 1 - first)
-        torch._foreach_mul_(v, second)
+        torch._foreach_mul_(m, 1 - (1 - first) * take)
+        torch._foreach_add_(m, gradients, alpha=1 - first)
+        torch._foreach_mul_(v, 1 - (1 - second) * take)
         torch._foreach_addcmul_(v, gradients, gradients, 1 - second)
         update = torch._foreach_sqrt(v)
+        if group["correct_bias"]:
+            torch._foreach_div_(update, (1 - second ** group["steps"]) ** 0.5)
         torch._foreach_add_(update, group["eps"])
         update = torch._foreach_div(m, update)
+        if group["correct_bias"]:
+            torch._foreach_div_(update, 1 - first ** group["steps"])
         if group["weight_decay"]:
-            torch._foreach_add_(update, weights, alpha=group["weight_decay"])
+            torch._foreach_add_(update, _local(weights), alpha=group["weight_decay"])
         if group["adapt"]:
-            blocks = group["blocks"]
-            parts = [part for tensor in update for part in tensor.chunk(blocks)]
-            sizes = torch.stack(torch._foreach_norm([part for weight in weights for part in weight.chunk(blocks)]))
-            strides = torch.stack(torch._foreach_norm(parts))
-            ratio = torch.where((sizes > 0) & (strides > 0), sizes / strides, 1.0)
+            parts = _blocks(weights, update, group["blocks"])
+            sizes = _norms(_blocks(weights, _local(weights), group["blocks"]), weights[0])
+            strides = _norms(parts, weights[0])
+            ratio = torch.where((sizes > 0) & (strides > 0), sizes / strides, 1.0) * take
             torch._foreach_mul_(parts, list(ratio.unbind()))
-        torch._foreach_add_(weights, update, alpha=-group["lr"])
+        elif isinstance(take, Tensor):
+            torch._foreach_mul_(update, take)
+        torch._foreach_add_(_local(weights), update, alpha=-group["lr"])
+
+
+def _local(tensors: Iterable[Tensor | None]) -> list[Tensor]:
+    """What this process holds of each: all of it, or its part where weights are sharded."""
+    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors if tensor is not None]
+
+
+def _blocks(weights: Sequence[Tensor], values: Sequence[Tensor], blocks: int) -> list[Tensor]:
+    """The rows of each value that belong to each of its weight's blocks; a part of a weight may hold none of some."""
+    found = []
+    for weight, value in zip(weights, values, strict=True):
+        rows, first = weight.shape[0], _first_row(weight)
+        for block in range(blocks):
+            low, high = (max(0, rows * edge // blocks - first) for edge in (block, block + 1))
+            found.append(value[low:high])
+    return found
+
+
+def _first_row(weight: Tensor) -> int:
+    """Which row of the whole weight this process's part begins with."""
+    if not isinstance(weight, DTensor):
+        return 0
+    mesh = weight.device_mesh
+    share = -(-weight.shape[0] // mesh.size())  # FSDP cuts rows as `torch.chunk` does
+    return min(weight.shape[0], share * mesh.get_local_rank())
+
+
+def _norms(parts: list[Tensor], like: Tensor) -> Tensor:
+    """‖part‖ of each, over all processes where `like` is sharded."""
+    norms = torch.stack(torch._foreach_norm(parts))
+    if isinstance(like, DTensor):
+        norms = norms.square()
+        dist.all_reduce(norms, group=like.device_mesh.get_group())
+        norms = norms.sqrt()
+    return norms
 
 
 def parameter_groups(network: nn.Module, weight_decay: float, adapt: bool = True) -> list[dict[str, Any]]:
@@ -84,23 +130,23 @@ def parameter_groups(network: nn.Module, weight_decay: float, adapt: bool = True
     return [group for group in groups if group["params"]]
 
 
+def build_optimizer(network: nn.Module, config: OptimizerConfig) -> Lamb:
+    groups = parameter_groups(network, config.weight_decay, adapt=config.kind == "lamb")
+    return Lamb(groups, 0.0, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
+
+
 @torch.no_grad()
-def clip_gradients(parameters: Iterable[Tensor], most: float) -> Tensor:
-    """Scale all gradients so that their common norm is at most this; returns the norm before, on the device."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients:
+def clip_gradients(parameters: Iterable[Tensor], most: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Scale all gradients so that their common norm is at most this (0: leave them). Returns, on the device, the norm
+    before, and 1 if it is finite; if not, the gradients are zero and that is 0."""
+    weights = [parameter for parameter in parameters if parameter.grad is not None]
+    if not weights:
         raise UserError("there is no gradient to clip: nothing took part in the loss")
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    torch._foreach_mul_(gradients, torch.clamp(most / norm.clamp(min=1e-12), max=1.0))
-    return norm
-
-
-def learning_rate(step: int, steps: int, peak: float, warmup: int) -> float:
-    """Linear from 0 to the peak, then linear to 0 at the end. Steps count from 0; the first update already moves.
-
-    >>> [learning_rate(step, 10, 1.0, 2) for step in (0, 1, 2, 6, 9)]
-    [0.5, 1.0, 1.0, 0.5, 0.125]
-    """
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * max(0.0, (steps - step) / max(1, steps - warmup))
+    gradients = _local(weight.grad for weight in weights)
+    norm: Tensor = torch.linalg.vector_norm(_norms(gradients, weights[0]))
+    finite = torch.isfinite(norm)
+    scale = torch.clamp(most / norm.clamp(min=1e-12), max=1.0) if most else torch.ones_like(norm)
+    torch._foreach_mul_(gradients, torch.where(finite, scale, 0.0))
+    for gradient in gradients:  # nan times zero is nan
+        gradient.nan_to_num_(0.0, 0.0, 0.0)
+    return norm, finite.to(norm.dtype)

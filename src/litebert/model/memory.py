@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from litebert.config import ModelConfig, UserError
-from litebert.report.info import count, pretraining_heads
+from litebert.model.cost import count, pretraining_heads
 
 LENGTHS = (64, 128, 256, 320, 384, 512)  # of the table that BERT's authors published for a 12 GB card
 MASKED = 0.15

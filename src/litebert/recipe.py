@@ -1,0 +1,241 @@
+"""Recipes: TOML that decides a pre-training run, strictly read. Standard library only.
+
+A file gives `[model] preset = "…"` and whatever differs, then `[data]`, `[optimizer]`, `[run]`, `[evaluate]` and a list
+of `[[phases]]`: short sequences before long ones, few passes before many.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from litebert.config import ExampleConfig, Layout, MaskConfig, ModelConfig, at_least
+from litebert.strict import UserError, check_types, neighbour, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What is read, and what is to be predicted of it."""
+
+    shards: str = ""  # the folder that `litebert corpus build` wrote
+    layout: Layout = "segment-pair"
+    objective: Literal["mlm", "sop", "nsp"] = "sop"
+    short_rate: float = 0.1
+    static_copies: int = 0
+    mask: MaskConfig = field(default_factory=MaskConfig)
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        self.examples(512)
+
+    def examples(self, length: int) -> ExampleConfig:
+        return ExampleConfig(
+            layout=self.layout,
+            objective=self.objective,
+            length=length,
+            short_rate=self.short_rate,
+            static_copies=self.static_copies,
+            mask=self.mask,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A stretch of the run with one depth, length and batch."""
+
+    passes: int = 0  # layers that run; 0: all that the model has
+    length: int = 512
+    batch: int = 4096  # examples a step, over all devices
+    rate: float = 0.00176  # the learning rate at its peak
+    share: float = 1.0  # of the steps, among the shares of all phases
+    warmup: float = 0.0  # steps at its start over which the rate rises; below 1: a share of the phase's steps
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, "passes", 0)
+        at_least(self, "length", 8)
+        at_least(self, "batch", 1)
+        for name in ("rate", "share"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"{name} = {getattr(self, name)} must be above 0")
+        if self.warmup < 0:
+            raise UserError(f"warmup = {self.warmup} must not be below 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """Gradients -> weights."""
+
+    kind: Literal["lamb", "adamw"] = "lamb"
+    weight_decay: float = 0.01
+    betas: tuple[float, ...] = (0.9, 0.999)
+    eps: float = 1e-6
+    clip: float = 1.0  # the most that the norm of all gradients may be; 0: no bound
+    correct_bias: bool = False  # as the Adam paper does and Google's code does not
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise UserError(f"betas = {list(self.betas)} must be two numbers, at least 0 and below 1")
+        for name in ("weight_decay", "clip"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
+        if self.eps <= 0:
+            raise UserError(f"eps = {self.eps} must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How long, and how."""
+
+    steps: int = 0  # this many
+    budget_minutes: float = 0.0  # or as many as fit, measured once and then fixed
+    hold: float = 0.0  # share of the steps before the rate falls; 0: it falls as soon as it has risen
+    seed: int = 0
+    init_from: str = ""  # a model's folder, a run's directory or a hub name to start from instead of fresh weights
+    precision: Literal["auto", "bf16", "fp32", "fp64"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # where torchrun starts several: whole copies, or every weight in parts
+    compile: Literal["auto", "on", "off"] = "auto"  # auto: on a GPU
+    checkpointing: bool = False  # compute activations again in the backward pass instead of keeping them
+    micro_batch: int = 0  # examples at once on a device; 0: as many as should fit
+    workers: int = 2  # processes that make batches ahead, beside each that trains
+    log_every: int = 50
+    save_every: int = 1000
+    keep: int = 2  # checkpoints
+    most_skips: int = 5  # steps in a row whose loss or gradient is not finite, before the run stops
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("steps", "micro_batch", "workers"):
+            at_least(self, name, 0)
+        for name in ("log_every", "save_every", "keep", "most_skips"):
+            at_least(self, name, 1)
+        if self.budget_minutes < 0 or not 0 <= self.hold <= 1:
+            raise UserError("budget_minutes must not be below 0, and hold is a share between 0 and 1")
+        if self.steps and self.budget_minutes:
+            raise UserError("steps and budget_minutes both say how long the run is; give one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig:
+    """When the held-out documents are looked at, and how many examples of them."""
+
+    every: int = 1000  # steps; 0: at the end only
+    examples: int = 2048
+    final_examples: int = 20000
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, "every", 0)
+        at_least(self, "examples", 1)
+        at_least(self, "final_examples", 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What decides a run."""
+
+    model: ModelConfig
+    data: DataConfig = DataConfig()
+    phases: tuple[Phase, ...] = (Phase(),)
+    optimizer: OptimizerConfig = OptimizerConfig()
+    run: RunConfig = RunConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if not self.phases:
+            raise UserError("phases is empty; a run needs at least one")
+
+
+def load_recipe(name: str, sets: Iterable[str] = ()) -> Recipe:
+    """A recipe by its name inside the package (`cpu-demo`, `pretrain/cpu-demo`) or by its path (`mine.toml`)."""
+    file = _find_recipe(name)
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as problem:
+        raise UserError(f"{name} is not TOML: {problem}") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"cannot read the recipe {name}: {problem}") from None
+    return apply_sets(table, sets)
+
+
+def apply_sets(table: dict[str, Any], sets: Iterable[str]) -> Recipe:
+    """A recipe's table with `--set section.key=value` changes made to it."""
+    for assignment in sets:
+        _assign(table, assignment)
+    return parse(Recipe, table)
+
+
+def recipe_names() -> list[str]:
+    """Every recipe inside the package, as `folder/name`."""
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.toml')}"
+        for folder in _recipes().iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    )
+
+
+def _recipes() -> Traversable:
+    return resources.files("litebert") / "recipes"
+
+
+def _find_recipe(name: str) -> Traversable:
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise UserError(f"no recipe file {name}; the recipes by name: {', '.join(recipe_names())}")
+        return Path(name)
+    known = recipe_names()
+    found = [each for each in known if name in (each, each.split("/")[1])]
+    if not found:  # ALBERT's second version is meant where none is said
+        found = [each for each in known if f"{name}-v2" in (each, each.split("/")[1])]
+    if not found:
+        raise UserError(f"no recipe {name!r}{neighbour(name, [known_name.split('/')[1] for known_name in known])}")
+    if len(found) > 1:
+        raise UserError(f"{name!r} names several recipes: {', '.join(found)}; say the folder too")
+    folder, file = found[0].split("/")
+    return _recipes() / folder / f"{file}.toml"
+
+
+def _assign(table: dict[str, Any], assignment: str) -> None:
+    """`model.layers=6` or `model.activation=relu` (a bare word is a string)."""
+    key, equals, text = assignment.partition("=")
+    *parents, last = (part.strip() for part in key.split("."))
+    if not equals or not last:
+        raise UserError(f"--set {assignment!r} is not section.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {assignment!r}: {parent} is a value, not a section")
+    table[last] = value
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe with every setting said: reading it gives the same recipe."""
+    lines: list[str] = []
+
+    def section(title: str, table: Mapping[str, Any]) -> None:
+        lines.append(title)
+        lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict))
+        lines.append("")
+
+    for name, value in asdict(recipe).items():
+        if isinstance(value, tuple):
+            for each in value:
+                section(f"[[{name}]]", each)
+        else:
+            section(f"[{name}]", value)
+            for inner, part in value.items():
+                if isinstance(part, dict):
+                    section(f"[{name}.{inner}]", part)
+    return "\n".join(lines)

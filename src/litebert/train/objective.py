@@ -1,0 +1,102 @@
+"""The network and a packed batch -> the losses of pre-training and how many guesses were right.
+
+Sums, not means: whoever knows how much the whole batch predicts divides by it, so any split of a batch gives the same
+update. Losses are in float32 or wider, whatever the network computes in.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from litebert.config import HeadConfig, ModelConfig, UserError
+from litebert.model.cost import PRETRAINING
+from litebert.model.heads import Network
+from litebert.recipe import DataConfig
+from litebert.train.feed import Micro
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
+
+
+class Guesses(NamedTuple):
+    """What a batch's guesses cost, a number each, and which were right. Without a pair head the last two are empty."""
+
+    masked: Tensor  # (M,) loss of each predicted piece
+    masked_right: Tensor  # (M,) 1 or 0
+    pair: Tensor  # (B,)
+    pair_right: Tensor
+
+    def sums(self) -> Tensor:
+        return torch.stack([part.sum() for part in self])
+
+
+class Objective(nn.Module):
+    """A network with the losses on top, as one module that can be wrapped for many devices."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        self.masked_loss = masked_loss
+
+    def forward(self, micro: Micro) -> Guesses:
+        network = self.network
+        states = network.encoder(
+            micro.input_ids,
+            token_type_ids=micro.token_type_ids if network.config.token_types > 1 else None,
+            boundaries=micro.boundaries,
+        )  # (T, H)
+        table = network.encoder.embeddings.words.weight
+        masked, right = self.masked_loss(network.heads["mlm"], states, table, micro.positions, micro.labels)
+        if "pair" not in network.heads or micro.pair_labels is None:
+            return Guesses(masked, right, masked.new_zeros(0), masked.new_zeros(0))
+        pooled = network.sentence(states, "pair", micro.boundaries)[: micro.examples]  # the rest is filling
+        logits = widened(network.heads["pair"](pooled))
+        pair = F.cross_entropy(logits, micro.pair_labels, reduction="none")
+        return Guesses(masked, right, pair, (logits.argmax(-1) == micro.pair_labels).to(pair.dtype))
+
+
+def masked_loss(
+    head: nn.Module, states: Tensor, table: Tensor, positions: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    logits = widened(head(states, table, positions))  # (M, V): only what is predicted is projected
+    loss = F.cross_entropy(logits, labels, reduction="none")
+    return loss, (logits.argmax(-1) == labels).to(loss.dtype)
+
+
+def widened(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def pretraining_heads(config: ModelConfig, data: DataConfig) -> tuple[HeadConfig, ...]:
+    """Masked LM, and the pair head where pairs are to be told apart."""
+    if data.objective == "mlm":
+        return PRETRAINING[:1]
+    if not config.pooler:
+        raise UserError(
+            f"objective = {data.objective!r} reads the pooler, and this model has none; "
+            "set model.pooler = true, or data.objective = 'mlm'"
+        )
+    return PRETRAINING
+
+
+def prepare(network: Network, precision: torch.dtype, compiled: bool, checkpointing: bool) -> Objective:
+    """An objective that computes as told. Of a trunk only one attention and one feed-forward are compiled, however deep
+    it is: layers that share weights are the same module, and those that do not share the code."""
+    master = torch.promote_types(precision, torch.float32)
+    network = network.to(master)
+    network.encoder.embeddings.compute = precision
+    objective = Objective(network)
+    trunk = network.encoder.trunk
+    for part in (*trunk.attention, *trunk.ffn):
+        if compiled:
+            part.forward = torch.compile(part.forward, dynamic=True)
+        if checkpointing:
+            part.forward = partial(checkpoint, part.forward, use_reentrant=False)
+    if compiled:
+        embeddings = network.encoder.embeddings
+        embeddings.forward = torch.compile(embeddings.forward, dynamic=True)  # type: ignore[method-assign]
+        objective.masked_loss = torch.compile(masked_loss, dynamic=True)
+    return objective

@@ -1,0 +1,304 @@
+"""Shards and a recipe -> a pre-trained encoder, in a directory from which a killed run goes on bit for bit."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from litebert.corpus.batches import Place, Stream, batches
+from litebert.recipe import Recipe
+from litebert.strict import UserError
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.feed import Micro, fitting, packed, split
+from litebert.train.growth import grown, with_layers
+from litebert.train.heldout import evaluate, protocol
+from litebert.train.objective import PRECISIONS
+from litebert.train.processes import Processes
+from litebert.train.run import PLAN, Run
+from litebert.train.schedule import Stage, rate_at, stages, steps_in
+from litebert.train.start import Prepared, environment, open_run, prepare
+from litebert.train.steps import Update, take_steps
+from litebert.train.totals import Totals
+from litebert.train.trainee import Snapshot, Trainee, assemble, peak_rate
+
+Say = Callable[[dict[str, Any]], object]
+KERNELS = [  # the dense part of a batch goes to the first that takes it
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+WARM, TIMED = 4, 6  # steps of each phase that measure what a step takes
+PAIR = {"sop": "order", "nsp": "next", "mlm": ""}  # what the pair head tells
+
+
+class Stopped(Exception):  # noqa: N818  not an error: it was asked for
+    """Asked to stop by a signal, and everything saved."""
+
+    def __init__(self, step: int, signum: int) -> None:
+        super().__init__(f"stopped at step {step}; all of it is saved")
+        self.step, self.signum = step, signum
+
+
+@dataclass(frozen=True)
+class Session:
+    """What stays the same while a run is trained."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    processes: Processes
+    run: Run | None  # the first process's; the others write nothing
+    say: Say
+
+    def tell(self, line: dict[str, Any]) -> None:
+        if self.run is not None and line["kind"] != "note":
+            self.run.log(line)
+        self.say(line)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some examples of a batch, and how much the whole batch predicts, over all processes."""
+
+    micro: Micro
+    masked: float
+    examples: int
+
+
+@dataclass(frozen=True)
+class Batched(Update[Part]):
+    """A batch in parts, where the next one begins, and the signal that asks to stop, or 0."""
+
+    place: Place
+    stop: int
+
+
+def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes, say: Say) -> dict[str, Any]:
+    """Begin a run or go on with one; returns what the finished model scores."""
+    recipe, run = open_run(recipe, folder, resume, processes)
+    try:
+        with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
+            prepared = prepare(recipe, run, processes)
+            session = Session(recipe, prepared.tokenizer, processes, run, say)
+            if run is not None:
+                run.append("environment.jsonl", environment(processes))
+            for note in prepared.notes:
+                session.tell({"kind": "note", "text": note})
+            return train(session, prepared, asked)
+    except torch.OutOfMemoryError:
+        kept = run.intact() if run is not None else ""
+        raise UserError(
+            "out of memory; set run.micro_batch lower (examples at once), or run.checkpointing = true, and go on with "
+            f"--resume; {kept}"
+        ) from None
+    finally:
+        if run is not None:
+            run.close()
+
+
+def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[str, Any]:
+    recipe, run = session.recipe, session.recipe.run
+    totals = Totals(session.processes, prepared.totals, peak_of(session))
+    plan = stages(recipe.phases, fix_steps(session, prepared))
+    steps, step, place, every = plan[-1].end, prepared.step, prepared.place, recipe.evaluate.every
+    if session.run is not None:
+        session.run.start_metrics(step)
+    trainee: Trainee | None = None
+    for stage in plan:
+        if step >= stage.end:
+            continue
+        trainee, place = enter(session, stage, plan, step, place, trainee or prepared.snapshot)
+        if step == 0 and every:
+            look(session, trainee, stage, step, recipe.evaluate.examples)
+        feed = updates(session, stage, plan, step, place, asked)
+        totals.resume()
+        for done in take_steps(
+            trainee.model, trainee.optimizer, feed, loss_of(trainee, session), recipe.optimizer.clip
+        ):
+            assert isinstance(done.update, Batched)
+            step, place, stop = step + 1, done.update.place, done.update.stop
+            totals.add(done, [part.micro for part in done.update.parts], recipe, stage.phase.passes)
+            if step % run.log_every == 0 or step == steps:
+                line = totals.line(step, stage, plan, done.update.rate, PAIR[recipe.data.objective])
+                session.tell(line | {"gradient_bytes": trainee.gradient_bytes})
+                check_skips(session, totals)
+            if every and step % every == 0 and step < steps:
+                with totals.paused():
+                    look(session, trainee, stage, step, recipe.evaluate.examples)
+            if step % run.save_every == 0 or step == steps or stop:
+                with totals.paused():
+                    save(session, trainee, step, place, totals)
+            if stop and step < steps:
+                raise Stopped(step, stop)
+            if step == stage.end:
+                break
+        totals.pause()
+        feed.close()
+    return finish(session, trainee or assemble(prepared.snapshot, recipe.optimizer, run, session.processes), plan[-1])
+
+
+def enter(
+    session: Session, stage: Stage, plan: Sequence[Stage], step: int, place: Place, before: Trainee | Snapshot
+) -> tuple[Trainee, Place]:
+    """A trainee of the stage's depth, and where its batches begin: examples of another length are in another order, so
+    they start with an epoch of their own."""
+    recipe = session.recipe
+    config = with_layers(recipe.model, stage.phase.passes)
+    if step == stage.first and stage.number and stage.phase.length != plan[stage.number - 1].phase.length:
+        place = Place(place.epoch + 1, 0)
+    if isinstance(before, Trainee):
+        if before.network.config == config:
+            return before, place
+        before = before.snapshot()
+    moments: dict[str, Tensor] = {}
+    for kind in ("m", "v") if before.moments else ():
+        part = {name.removeprefix(f"{kind}."): each for name, each in before.moments.items() if name[0] == kind}
+        moments |= {f"{kind}.{name}": each for name, each in grown(part, before.config, config).items()}
+    weights = grown(before.weights, before.config, config)
+    snapshot = replace(before, config=config, weights=weights, moments=moments)
+    return assemble(snapshot, recipe.optimizer, recipe.run, session.processes), place
+
+
+def updates(
+    session: Session, stage: Stage, plan: Sequence[Stage], step: int, place: Place, asked: Sequence[int] = ()
+) -> Generator[Batched, None, None]:
+    """The batches of a stage from a step on, packed and on the device."""
+    phase, recipe, processes = stage.phase, session.recipe, session.processes
+    data, model, run = recipe.data, recipe.model, recipe.run
+    rank, ranks = processes.rank, processes.ranks
+    stream = Stream(data.shards, data.examples(phase.length), phase.batch, run.seed, "train", rank, ranks)
+    at_once = run.micro_batch or fitting(with_layers(model, phase.passes), phase.length, processes.device)
+    with closing(batches(stream, place, run.workers)) as source:
+        for batch, after in source:
+            masked, stop = processes.total(len(batch.positions), max(asked, default=0))
+            parts = [
+                Part(packed(part, processes.device, phase.length, model.pad_id), masked, phase.batch)
+                for part in split(batch, at_once)
+            ]
+            seed = (run.seed * 1_000_003 + step) * ranks + rank
+            yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, int(stop))
+            step += 1
+
+
+def loss_of(trainee: Trainee, session: Session) -> Callable[[Part, Update[Part]], tuple[Tensor, Tensor]]:
+    """Masked and pair loss, each the mean over the whole batch, whatever part of it is here: processes average."""
+
+    def loss(part: Part, _: Update[Part]) -> tuple[Tensor, Tensor]:
+        sums = trainee.model(part.micro).sums()
+        return (sums[0] / part.masked + sums[2] / part.examples) * session.processes.ranks, sums
+
+    return loss
+
+
+def fix_steps(session: Session, prepared: Prepared) -> int:
+    """The number of steps: the recipe's, or as many as fit its budget, measured once and written down."""
+    recipe, run, processes = session.recipe, session.run, session.processes
+    if recipe.run.steps:
+        return recipe.run.steps
+    known = processes.share(run.plan() if run is not None else None)
+    if known is not None:
+        return int(known["steps"])
+    session.tell({"kind": "note", "text": "measuring what a step of each phase takes"})
+    trial = stages(recipe.phases, 1000 * len(recipe.phases))
+    seconds = [processes.share(seconds_a_step(session, stage, trial, prepared)) for stage in trial]
+    steps = steps_in(recipe.phases, seconds, 60 * recipe.run.budget_minutes)
+    if run is not None:
+        run.write(PLAN, json.dumps({"steps": steps, "seconds_a_step": seconds}, indent=1) + "\n")
+    each = ", ".join(f"{1000 * value:.1f} ms" for value in seconds)
+    session.tell(
+        {"kind": "note", "text": f"{steps:,} steps fit {recipe.run.budget_minutes:g} minutes (a step: {each})"}
+    )
+    return steps
+
+
+def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepared: Prepared) -> float:
+    """Of a trainee that is thrown away."""
+    trainee, place = enter(session, stage, plan, stage.first, prepared.place, prepared.snapshot)
+    times: list[float] = []
+    with closing(updates(session, stage, plan, stage.first, place)) as feed:
+        loss, clip = loss_of(trainee, session), session.recipe.optimizer.clip
+        for done in islice(take_steps(trainee.model, trainee.optimizer, feed, loss, clip), WARM + TIMED):
+            if len(times) in (WARM - 1, WARM + TIMED - 1):
+                done.norm.item()  # wait for the device where the clock is read
+            times.append(time.perf_counter())
+    return (times[-1] - times[WARM - 1]) / TIMED
+
+
+def peak_of(session: Session) -> float:
+    return session.processes.share(peak_rate(session.processes.device, PRECISIONS[session.recipe.run.precision]))
+
+
+def look(
+    session: Session, trainee: Trainee, stage: Stage, step: int, examples: int, kind: str = "held-out"
+) -> dict[str, Any]:
+    """The held-out documents by the common protocol, and with the run's own masking and length beside it."""
+    begun, recipe = time.perf_counter(), session.recipe
+    yardsticks = {
+        "protocol": (protocol(recipe.data, recipe.model.positions), examples),
+        "own": (recipe.data.examples(stage.phase.length), min(examples, 2048)),
+    }
+    line: dict[str, Any] = {"kind": kind, "step": step}
+    for name, (config, wanted) in yardsticks.items():
+        line[name] = evaluate(trainee.model, recipe.data.shards, config, wanted, session.processes)
+    session.tell(line | {"time": {"seconds": time.perf_counter() - begun}})
+    return line
+
+
+def check_skips(session: Session, totals: Totals) -> None:
+    most = totals.most_in_a_row()
+    if most >= session.recipe.run.most_skips:
+        kept = session.run.intact() if session.run is not None else ""
+        raise UserError(f"loss or gradient were not finite in {most} steps in a row; try a lower rate; {kept}")
+
+
+def save(session: Session, trainee: Trainee, step: int, place: Place, totals: Totals) -> None:
+    """A checkpoint. Sharded weights are gathered by all, written by the first."""
+    counted, recipe = totals.saved(), session.recipe
+    if session.run is None and recipe.run.parallel == "ddp":
+        return
+    now = trainee.snapshot()
+    if session.run is not None:
+        where = {"step": step, "place": [place.epoch, place.index]}
+        state = where | {"optimizer_steps": now.steps, "totals": counted}
+        model = (now.config, now.heads, now.weights)
+        session.run.save(step, model, session.tokenizer, now.moments, state, recipe.run.keep)
+
+
+def finish(session: Session, trainee: Trainee, stage: Stage) -> dict[str, Any]:
+    """The last look, at many examples, and the model in a folder of its own."""
+    line = look(session, trainee, stage, stage.end, session.recipe.evaluate.final_examples, "final")
+    now = trainee.snapshot()
+    if session.run is not None:
+        folder = session.run.finish((now.config, now.heads, now.weights), session.tokenizer)
+        session.tell({"kind": "note", "text": f"the model is in {folder}"})
+    return line
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """SIGTERM and Ctrl-C ask the loop to stop after its step; a second one ends the process at once."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(signum: int, _: object) -> None:
+        asked.append(signum)
+        signal.signal(signum, before[signum])
+
+    before = {int(signum): signal.signal(signum, ask) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

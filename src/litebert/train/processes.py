@@ -1,0 +1,84 @@
+"""One process or many, as `torchrun` started them: who we are, on which device, and what all of us agree on."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from litebert.strict import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among its fellows."""
+
+    device: torch.device
+    rank: int = 0
+    ranks: int = 1
+    control: dist.ProcessGroup | None = None  # over the hosts: agreeing on numbers never waits for a device
+
+    @property
+    def lead(self) -> bool:
+        return self.rank == 0
+
+    def total(self, *numbers: float) -> list[float]:
+        """Each number summed over all processes."""
+        if self.ranks == 1:
+            return list(numbers)
+        values = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(values, group=self.control)
+        return [float(value) for value in values]
+
+    def from_lead(self, *numbers: float) -> list[float]:
+        """The first process's numbers, for all."""
+        return self.total(*(number if self.lead else 0.0 for number in numbers))
+
+    def share(self, value: T) -> T:
+        """The first process's value, for all: something small."""
+        if self.ranks == 1:
+            return value
+        holder = [value]
+        dist.broadcast_object_list(holder, 0, group=self.control)
+        return holder[0]
+
+    def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """The first process's tensors, for all: the others need no disk in common with it."""
+        if self.ranks == 1:
+            return dict(tensors or {})
+        kinds = self.share({name: (each.shape, each.dtype) for name, each in (tensors or {}).items()})
+        found = {}
+        for name, (shape, kind) in kinds.items():
+            found[name] = tensors[name].contiguous() if tensors and self.lead else torch.empty(shape, dtype=kind)
+            dist.broadcast(found[name], 0, group=self.control)
+        return found
+
+
+@contextmanager
+def joined(device: str = "auto") -> Iterator[Processes]:
+    """Join the others that `torchrun` started, if it did, and leave them properly."""
+    ranks, rank, local = (
+        int(os.environ.get(name, value)) for name, value in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
+    )
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            raise UserError("no CUDA device here; leave --device out, or say cpu")
+        if local >= torch.cuda.device_count():
+            raise UserError(f"{local + 1} processes on a machine with {torch.cuda.device_count()} GPUs; start fewer")
+        torch.cuda.set_device(local)
+    here = torch.device(kind, local) if kind == "cuda" else torch.device(kind)
+    if ranks == 1:
+        yield Processes(here)
+        return
+    dist.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo")
+    try:
+        yield Processes(here, rank, ranks, dist.new_group(backend="gloo"))
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,178 @@
+"""A recipe and a directory -> what a run begins with: fresh weights, another model's, or the last checkpoint's."""
+
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litebert.config import ModelConfig, UserError
+from litebert.corpus.batches import Place
+from litebert.corpus.shards import read_manifest
+from litebert.infer.model import load
+from litebert.model.weights import build
+from litebert.recipe import Recipe
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.growth import grown, with_layers
+from litebert.train.objective import pretraining_heads
+from litebert.train.processes import Processes
+from litebert.train.run import Run, differences, read_checkpoint
+from litebert.train.trainee import Snapshot, resolve_precision
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that decides how a run goes on."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    snapshot: Snapshot
+    step: int = 0
+    place: Place = Place()  # noqa: RUF009  frozen
+    totals: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes) -> tuple[Recipe, Run | None]:
+    """The directory, locked, and the recipe as it holds from now on. Only the first process has the directory."""
+    if not processes.lead:
+        return processes.share(None), None  # type: ignore[return-value]
+    run = Run(folder)
+    try:
+        agreed = _agree(recipe, run, resume, processes)
+    except BaseException:
+        run.close()
+        raise
+    return processes.share(agreed), run
+
+
+def _agree(recipe: Recipe | None, run: Run, resume: bool, processes: Processes) -> Recipe:
+    if not run.begun():
+        if recipe is None:
+            raise UserError(f"there is no run in {run.folder} to resume; name a recipe to begin one")
+        resolved = resolve(recipe, processes.device)
+        run.begin(resolved)
+        return resolved
+    if not resume:
+        raise UserError(f"{run.folder} holds a run already; go on with it by --resume, or choose another directory")
+    stored = run.recipe()
+    if recipe is None:
+        return stored
+    resolved = resolve(recipe, processes.device)
+    differ = differences(resolved, stored)
+    if differ:
+        raise UserError(
+            f"{run.folder} was begun with another recipe: {', '.join(differ[:4])} differ; "
+            "resume without naming a recipe, or choose another directory"
+        )
+    return replace(stored, run=resolved.run)
+
+
+def resolve(recipe: Recipe, device: torch.device) -> Recipe:
+    """A recipe with nothing left open: the vocabulary is the tokenizer's, the precision the device's."""
+    if not recipe.data.shards:
+        raise UserError("say which shards to train on: --set data.shards=FOLDER")
+    if not recipe.run.steps and not recipe.run.budget_minutes:
+        raise UserError("say how long to train: --set run.steps=N or --set run.budget_minutes=M")
+    folder = Path(recipe.data.shards).resolve()
+    read_manifest(folder)
+    tokenizer = Tokenizer.load(folder / "tokenizer")
+    model = recipe.model
+    if recipe.run.init_from:
+        model = _shape_of(recipe, tokenizer)
+    else:
+        model = replace(model, vocab_size=len(tokenizer), pad_id=tokenizer.pad_id)
+    for phase in recipe.phases:
+        if phase.length > model.positions:
+            raise UserError(f"a phase of length {phase.length} does not fit the model's {model.positions} positions")
+        with_layers(model, phase.passes)
+    passes = [phase.passes or model.layers for phase in recipe.phases]
+    phases = tuple(replace(phase, passes=each) for phase, each in zip(recipe.phases, passes, strict=True))
+    pretraining_heads(model, recipe.data)
+    return replace(
+        recipe,
+        model=replace(model, layers=passes[-1]),
+        phases=phases,
+        data=replace(recipe.data, shards=str(folder)),
+        run=replace(recipe.run, precision=resolve_precision(recipe.run, device)),
+    )
+
+
+def _shape_of(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
+    """The shape is that of the model to start from; the recipe still says dropout and, where it is free, depth."""
+    start = load(_folder_of(recipe.run.init_from))
+    if start.tokenizer is not None and start.tokenizer.checksum != tokenizer.checksum:
+        raise UserError(
+            f"{recipe.data.shards} was made with another tokenizer than {recipe.run.init_from} has; "
+            "build the corpus again with that model as --tokenizer"
+        )
+    if start.config.vocab_size < len(tokenizer):
+        raise UserError(f"the tokenizer has {len(tokenizer)} pieces and {recipe.run.init_from} knows fewer")
+    model = replace(start.config, dropout=recipe.model.dropout, attention_dropout=recipe.model.attention_dropout)
+    if recipe.data.objective != "mlm" and model.family in ("albert", "bert"):
+        model = replace(model, pooler=True)
+    return replace(model, layers=recipe.model.layers) if model.one_layer else model
+
+
+def _folder_of(name: str) -> str:
+    return str(Path(name).resolve()) if Path(name).exists() else name
+
+
+def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
+    """What the run begins or goes on with. The first process reads it, the others get it."""
+    tokenizer = Tokenizer.load(Path(recipe.data.shards) / "tokenizer")
+    first = with_layers(recipe.model, recipe.phases[0].passes)
+    heads = pretraining_heads(first, recipe.data)
+    last = run.latest() if run is not None else None
+    if processes.share(last is None):
+        weights, notes = _beginning(recipe, first) if processes.lead else ({}, ())
+        shared = processes.share_tensors(weights)
+        snapshot = Snapshot(first, heads, shared, {}, 0)
+        return Prepared(recipe, tokenizer, snapshot, notes=notes)
+    config, read, moments, state = read_checkpoint(last) if last is not None else (None, None, None, None)
+    config, state = processes.share((config, state))
+    assert config is not None
+    assert state is not None
+    snapshot = Snapshot(
+        config, heads, processes.share_tensors(read), processes.share_tensors(moments), state["optimizer_steps"]
+    )
+    note = f"going on from step {state['step']}"
+    return Prepared(recipe, tokenizer, snapshot, state["step"], Place(*state["place"]), state["totals"], (note,))
+
+
+def _beginning(recipe: Recipe, config: ModelConfig) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    heads = pretraining_heads(config, recipe.data)
+    weights = dict(build(config, heads, recipe.run.seed).state_dict())
+    if not recipe.run.init_from:
+        return weights, ()
+    start = load(_folder_of(recipe.run.init_from))
+    old = {name: tensor.float() for name, tensor in start.network.state_dict().items()}
+    taken = grown(old, start.config, replace(config, pooler=start.config.pooler))
+    fresh = sorted({name.rsplit(".", 1)[0] for name in weights if name not in taken})
+    weights |= {name: tensor for name, tensor in taken.items() if name in weights}
+    note = f"started from {recipe.run.init_from} ({start.config.layers} layers, here {config.layers})"
+    return weights, (note, *([f"fresh weights for what it lacks: {', '.join(fresh)}"] if fresh else []))
+
+
+def environment(processes: Processes) -> dict[str, Any]:
+    """Where a run was started: one line of environment.jsonl."""
+    from litebert import __version__
+
+    device = processes.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "litebert": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": name,
+        "processes": processes.ranks,
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
+        "platform": platform.platform(),
+        "command": sys.argv,
+    }

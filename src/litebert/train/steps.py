@@ -1,0 +1,73 @@
+"""The optimizer step, written once: accumulate, clip, check finite, step, yield a `Step`.
+
+`pretrain.py` and its fellows each show their own loop over these, with when to log, score and save.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
+
+from litebert.train.optim import Lamb, clip_gradients
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Update(Generic[T]):
+    """What one step learns from."""
+
+    parts: list[T]  # in turn, their gradients added
+    rate: float
+    seed: int  # of dropout
+
+
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """What one step did. The tensors are on the device; reading one waits for it."""
+
+    update: Update[T]
+    figures: Tensor  # what the loss function counted, added over the parts
+    norm: Tensor  # of the gradient, before clipping
+    taken: Tensor  # 1, or 0 where loss or gradient was not finite and nothing was changed
+
+
+def take_steps(
+    model: nn.Module,
+    optimizer: Lamb,
+    updates: Iterable[Update[T]],
+    loss: Callable[[T, Update[T]], tuple[Tensor, Tensor]],
+    clip: float,
+) -> Iterator[Step[T]]:
+    """`loss` gives what to minimise and what to count. Dropout is a function of the update's seed, so a run that
+    resumes has no random state to remember."""
+    for update in updates:
+        torch.manual_seed(update.seed)
+        optimizer.zero_grad(set_to_none=True)
+        figures: Tensor | None = None
+        for number, part in enumerate(update.parts):
+            with _exchange(model, number == len(update.parts) - 1):
+                value, counted = loss(part, update)
+                # a loss that is not finite must show in every process, so it spoils the gradient that they share
+                (value * torch.where(torch.isfinite(value.detach()), 1.0, torch.nan)).backward()
+            figures = counted.detach() if figures is None else figures + counted.detach()
+        assert figures is not None, "an update has at least one part"
+        norm, finite = clip_gradients(model.parameters(), clip)
+        for group in optimizer.param_groups:
+            group["lr"] = update.rate
+        optimizer.step(take=finite)
+        yield Step(update, figures, norm, finite)
+
+
+def _exchange(model: nn.Module, last: bool) -> AbstractContextManager[object]:
+    """Gradients travel between processes with the last part of an update only."""
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last)
+    if isinstance(model, DistributedDataParallel) and not last:
+        return model.no_sync()
+    return nullcontext()

@@ -1,0 +1,124 @@
+"""Steps -> the figures of a log line. Sums stay on the device until a line is written: the loop never waits for it."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from litebert.model.cost import training_flops
+from litebert.recipe import Recipe
+from litebert.train.feed import Micro
+from litebert.train.processes import Processes
+from litebert.train.schedule import Stage
+from litebert.train.steps import Step
+
+# What is summed on the device, in this order. The first six differ between processes and are added over them.
+NAMES = ("masked_loss", "masked_right", "pair_loss", "pair_right", "masked", "examples", "norm", "taken")
+
+
+class Totals:
+    """What has been counted since the last line, and a clock that runs only while steps are made."""
+
+    def __init__(self, processes: Processes, saved: dict[str, Any] | None, peak: float) -> None:
+        saved = saved or {}
+        device = processes.device
+        self.processes, self.peak = processes, peak
+        mine = saved.get("sums", [0.0] * len(NAMES)) if processes.lead else [0.0] * 6 + saved.get("sums", [0.0] * 8)[6:]
+        self.sums = torch.tensor(mine, dtype=torch.float64, device=device)
+        self.skips = torch.tensor(saved.get("skips", [0.0] * 3), dtype=torch.float64, device=device)
+        self.pieces: float = saved.get("pieces", 0.0) if processes.lead else 0.0  # since the run began
+        self.seconds: float = saved.get("seconds", 0.0)  # of training, since the run began
+        self.fresh = [0.0, 0.0, 0.0]  # pieces, FLOPs and steps since the last line
+        self.since = self.seconds
+        self.begun: float | None = None
+
+    def resume(self) -> None:
+        self.begun = time.perf_counter()
+
+    def pause(self) -> None:
+        """Stop the clock once the device has done all it was given."""
+        if self.begun is not None:
+            if self.processes.device.type == "cuda":
+                torch.cuda.synchronize(self.processes.device)
+            self.seconds += time.perf_counter() - self.begun
+            self.begun = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pause()
+        yield
+        self.resume()
+
+    def add(self, step: Step[Any], micros: Sequence[Micro], recipe: Recipe, passes: int) -> None:
+        counted = [float(sum(micro.masked for micro in micros)), float(sum(micro.examples for micro in micros))]
+        here = torch.tensor([*counted, 1.0], dtype=torch.float64).to(self.sums.device, non_blocking=True)
+        row = torch.cat([step.figures.double(), here[:2], step.norm.double()[None], here[2:]])
+        self.sums += torch.where(step.taken > 0, row, 0.0)
+        missed = 1 - step.taken.double()
+        run = (self.skips[1] + 1) * missed  # in a row, so far
+        self.skips = torch.stack([self.skips[0] + missed, run, torch.maximum(self.skips[2], run)])
+        pieces, squares = (sum(getattr(micro, name) for micro in micros) for name in ("pieces", "squares"))
+        self.pieces += pieces
+        self.fresh[0] += pieces
+        self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, int(counted[0]))
+        self.fresh[2] += 1
+
+    def line(self, step: int, stage: Stage, plan: Sequence[Stage], rate: float, pair: str) -> dict[str, Any]:
+        """The figures since the last line; then they begin anew. This is where the host waits for the device."""
+        self.pause()
+        own = self.sums.tolist()
+        *summed, pieces, fresh, flops = self.processes.total(*own[:6], self.pieces, *self.fresh[:2])
+        found = dict(zip(NAMES, [*summed, *own[6:]], strict=True))
+        masked, examples, taken = (max(1.0, found[name]) for name in ("masked", "examples", "taken"))
+        passed = max(1e-9, self.seconds - self.since)
+        line: dict[str, Any] = {
+            "kind": "train",
+            "step": step,
+            "steps": plan[-1].end,
+            "phase": stage.number + 1,
+            "passes": stage.phase.passes,
+            "rate": rate,
+            "masked_loss": found["masked_loss"] / masked,
+            "masked_accuracy": found["masked_right"] / masked,
+        }
+        if pair:
+            line |= {f"{pair}_loss": found["pair_loss"] / examples, f"{pair}_accuracy": found["pair_right"] / examples}
+        line |= {"norm": found["norm"] / taken, "skipped": int(self.skips[0]), "pieces": int(pieces)}
+        line["time"] = {
+            "seconds": self.seconds,
+            "pieces_per_second": fresh / passed,
+            "share_of_peak": flops / passed / (self.peak * self.processes.ranks),
+            "seconds_left": passed / max(1.0, self.fresh[2]) * steps_left(step, stage, plan),
+        }
+        self.sums.zero_()
+        self.fresh, self.since = [0.0, 0.0, 0.0], self.seconds
+        self.resume()
+        return line
+
+    def most_in_a_row(self) -> int:
+        return int(self.skips[2])
+
+    def saved(self) -> dict[str, Any]:
+        """What resuming needs to write the same lines."""
+        own = self.sums.tolist()
+        *summed, pieces = self.processes.total(*own[:6], self.pieces)
+        return {"sums": [*summed, *own[6:]], "skips": self.skips.tolist(), "pieces": pieces, "seconds": self.seconds}
+
+
+def steps_left(step: int, stage: Stage, plan: Sequence[Stage]) -> float:
+    """Counted in steps of this stage: one of another stage weighs as many as its pieces and passes say.
+
+    >>> from litebert.recipe import Phase
+    >>> from litebert.train.schedule import stages
+    >>> plan = stages([Phase(passes=3), Phase(passes=12)], 20)
+    >>> steps_left(5, plan[0], plan)
+    45.0
+    """
+
+    def weight(other: Stage) -> float:
+        passes = (other.phase.passes or 1) / (stage.phase.passes or 1)
+        return passes * other.phase.length * other.phase.batch / (stage.phase.length * stage.phase.batch)
+
+    return sum(weight(other) * max(0, other.end - max(step, other.first)) for other in plan)

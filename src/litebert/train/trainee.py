@@ -1,0 +1,120 @@
+"""Weights and moments -> something that can be trained, on one device or many; and back to plain tensors."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from litebert.config import HeadConfig, ModelConfig
+from litebert.model.heads import Network
+from litebert.recipe import OptimizerConfig, RunConfig
+from litebert.train.objective import PRECISIONS, prepare
+from litebert.train.optim import Lamb, build_optimizer
+from litebert.train.processes import Processes
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a trainee is, as plain tensors on the host."""
+
+    config: ModelConfig
+    heads: tuple[HeadConfig, ...]
+    weights: State
+    moments: State  # `m.NAME` and `v.NAME`; none before the first step
+    steps: int  # that the optimizer has made
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A network on its devices with its optimizer."""
+
+    network: Network
+    model: nn.Module  # network and losses, wrapped for many devices where there are many
+    optimizer: Lamb
+    gradient_bytes: int  # that each process exchanges a step
+
+    def snapshot(self) -> Snapshot:
+        """With sharded weights every process takes part; each gets the whole."""
+        weights = {name: _whole(tensor) for name, tensor in self.network.state_dict().items()}
+        moments = {
+            f"{kind}.{name}": _whole(value)
+            for name, parameter in self.network.named_parameters()
+            for kind, value in self.optimizer.state[parameter].items()
+        }
+        steps = self.optimizer.param_groups[0]["steps"]
+        return Snapshot(self.network.config, self.network.head_configs, weights, moments, steps)
+
+
+def assemble(start: Snapshot, optimizer: OptimizerConfig, run: RunConfig, processes: Processes) -> Trainee:
+    """Put a snapshot to work."""
+    network = Network(start.config, start.heads)
+    network.load_state_dict(start.weights)
+    precision = PRECISIONS[resolve_precision(run, processes.device)]
+    sharded = processes.ranks > 1 and run.parallel == "fsdp"
+    compiled = run.compile == "on" or (run.compile == "auto" and processes.device.type == "cuda" and not sharded)
+    objective = prepare(network.to(processes.device), precision, compiled, run.checkpointing)
+    model: nn.Module = objective.train()
+    if sharded:
+        if not start.config.one_layer:  # a layer that all depths share stays whole while it is used
+            for part in (*network.encoder.trunk.attention, *network.encoder.trunk.ffn):
+                fully_shard(part)
+        fully_shard(objective)
+    elif processes.ranks > 1:
+        model = DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
+    made = build_optimizer(network, optimizer)
+    _restore(made, network, start.moments, start.steps)
+    exchanged = sum(weight.numel() * weight.element_size() for weight in network.parameters())
+    return Trainee(network, model, made, exchanged if processes.ranks > 1 else 0)
+
+
+def _restore(optimizer: Lamb, network: Network, moments: State, steps: int) -> None:
+    for group in optimizer.param_groups:
+        group["steps"] = steps
+    if moments:
+        for name, parameter in network.named_parameters():
+            optimizer.state[parameter] = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
+
+
+def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    tensor = tensor.to(parameter.device, parameter.dtype)
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(tensor, parameter.device_mesh, parameter.placements)
+    return tensor.clone()
+
+
+def _whole(tensor: Any) -> Tensor:
+    whole: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return whole.detach().to("cpu", copy=True).contiguous()
+
+
+def resolve_precision(run: RunConfig, device: torch.device) -> Literal["bf16", "fp32", "fp64"]:
+    if run.precision != "auto":
+        return run.precision
+    return "bf16" if device.type == "cuda" else "fp32"
+
+
+def peak_rate(device: torch.device, precision: torch.dtype) -> float:
+    """FLOP/s of a large matrix product in this precision, measured now: what training here is up against."""
+    import time
+
+    size = 8192 if device.type == "cuda" else 768
+    a, b = (torch.randn(size, size, device=device).to(precision) for _ in range(2))
+
+    def seconds(repeats: int) -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            a @ b
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - start) / repeats
+
+    seconds(3)
+    return 2 * size**3 / min(seconds(5) for _ in range(3))
