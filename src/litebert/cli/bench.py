@@ -178,3 +178,55 @@ def sentences(
     ]
     columns = ["splitter", "MB/s, one core", "texts not lossless", "German lines right"]
     print_table(f"{found['texts']:,} paragraphs", columns, rows)
+
+
+@app.command()
+def pretrain(
+    shards: Annotated[Path, typer.Argument(help="A folder of shards.")],
+    models: Annotated[list[str] | None, typer.Option("--model", help="A preset; may be given several times.")] = None,
+    length: Annotated[int, typer.Option(help="Pieces an example.")] = 512,
+    batch: Annotated[list[int] | None, typer.Option(help="Batch sizes to try; may be given several times.")] = None,
+    steps: Annotated[int, typer.Option(help="Steps a round.", min=1)] = 8,
+    rounds: Annotated[int, typer.Option(help="Rounds.", min=1)] = 3,
+    workers: Annotated[int, typer.Option(help="Processes that make batches.", min=0)] = 4,
+    peer: Annotated[bool, typer.Option(help="Measure transformers beside it.")] = True,
+    profile: Annotated[bool, typer.Option("--profile", help="Where the device's time goes, by kernel.")] = False,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to see it run.")] = "cuda",
+    as_json: Json = False,
+) -> None:
+    """Pieces a second of a whole pre-training step beside transformers, eager and compiled."""
+    from litebert.bench.pretrain import BATCHES, bench_pretrain
+
+    chosen = models or list(BATCHES)
+    found = bench_pretrain(
+        str(shards), chosen, length, steps, rounds, batch or (), peer, workers, device, profile, say=progress
+    )
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            row["model"],
+            row["side"],
+            str(row["batch"]),
+            f"{row['pieces_per_second']:,.0f}",
+            f"{row['litebert_is_times']:.2f}",
+            f"{row['share_of_peak']:.3f}",
+            f"{row['matmul_flops'] / 1e12:.0f}",
+        ]
+        for row in found["rows"]
+    ]
+    columns = [
+        "model",
+        "side",
+        "best batch",
+        "pieces a second",
+        "litebert is × this",
+        "share of peak",
+        "matmul TFLOP/s",
+    ]
+    print_table(f"{found['device']}, torch {found['torch']}, length {length}", columns, rows)
+    typer.echo(f"FLOPs of a step: {found['flops']}")
+    for model, kernels in found["kernels"].items():
+        table = [[each["kernel"][:90], f"{100 * each['share']:.1f} %", f"{each['calls']:.0f}"] for each in kernels]
+        print_table(f"{model}: where the time goes", ["kernel", "share", "calls a step"], table)

@@ -54,7 +54,7 @@ def take_steps(
             with _exchange(model, number == len(update.parts) - 1):
                 value, counted = loss(part, update)
                 # a loss that is not finite must show in every process, so it spoils the gradient that they share
-                (value * torch.where(torch.isfinite(value.detach()), 1.0, torch.nan)).backward()
+                (value * torch.where(torch.isfinite(value.detach()), 1.0, torch.nan)).backward()  # type: ignore[no-untyped-call]
             figures = counted.detach() if figures is None else figures + counted.detach()
         assert figures is not None, "an update has at least one part"
         norm, finite = clip_gradients(model.parameters(), clip)
