@@ -61,9 +61,12 @@ def load(name: str | Path) -> Model:
 
 
 def find(name: str | Path) -> Path:
-    """The folder of a model: as given, or fetched from the hub."""
+    """The folder of a model: as given, that of a run's model or newest checkpoint, or fetched from the hub."""
     if Path(name).is_dir():
-        return Path(name)
+        folder = Path(name)
+        inside = [*sorted(folder.glob("checkpoints/step-*")), folder / "model"]
+        held = [each for each in inside if (each / OURS).is_file()]
+        return held[-1] if held and not (folder / OURS).is_file() else folder
     text = str(name)
     if Path(name).exists():
         raise UserError(f"{text} is a file; a model is the folder around it")

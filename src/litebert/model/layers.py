@@ -82,12 +82,12 @@ class SelfAttention(nn.Module):
         self.norm = Norm(hidden_size, norm_eps)
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # (B, S, A, D) each
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # (B, S, 3, A, D)
         rate = self.attention_dropout if self.training else 0.0
-        if isinstance(mask, Boundaries):
-            seen = packed_attention(q, k, v, mask, rate)  # (T, A, D)
+        if isinstance(mask, Boundaries):  # noqa: SIM108
+            seen = packed_attention(qkv, mask, rate)  # (T, A, D)
         else:
-            seen = padded_attention(q, k, v, mask, rate)  # (B, S, A, D)
+            seen = padded_attention(qkv, mask, rate)  # (B, S, A, D)
         out: Tensor = self.norm(x + self.dropout(self.out(seen.flatten(-2))))  # (B, S, H)
         return out
 
@@ -118,51 +118,51 @@ class FeedForward(nn.Module):
         return out
 
 
-def padded_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, causal: bool = False
-) -> Tensor:
-    q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, A, S, D)
+def padded_attention(qkv: Tensor, mask: Tensor | None, dropout: float, causal: bool = False) -> Tensor:
+    q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))  # (B, A, S, D)
     seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     return seen.transpose(1, 2)  # (B, S, A, D)
 
 
-def packed_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, dropout: float) -> Tensor:
-    """Each sequence of the row looks at itself only. (T, A, D) in and out.
+def packed_attention(qkv: Tensor, rows: Boundaries, dropout: float) -> Tensor:
+    """Each sequence of the row looks at itself only: (T, 3, A, D) -> (T, A, D).
 
     The full sequences at the front are one dense batch, for which the kernels are the quickest; the rest is ragged.
     """
     full = rows.offsets.shape[0] - rows.tail.shape[0]
-    cut, seen = full * rows.longest, []
-    if full:
-        front = [part[:cut].view(full, rows.longest, *part.shape[1:]) for part in (q, k, v)]
-        seen.append(padded_attention(front[0], front[1], front[2], None, dropout, rows.causal).flatten(0, 1))
-    if rows.tail.shape[0] > 1:
-        seen.append(ragged_attention(q[cut:], k[cut:], v[cut:], rows, rows.places[cut:], dropout))
-    return seen[0] if len(seen) == 1 else torch.cat(seen)
+    if not full:
+        return ragged_attention(qkv, rows, rows.places, dropout)
+    cut = full * rows.longest
+    front, tail = torch.split(qkv, [cut, qkv.shape[0] - cut])
+    dense = front.view(full, rows.longest, *front.shape[1:])
+    seen = padded_attention(dense, None, dropout, rows.causal).flatten(0, 1)
+    if rows.tail.shape[0] == 1:
+        return seen
+    return torch.cat([seen, ragged_attention(tail, rows, rows.places[cut:], dropout)])
 
 
-def ragged_attention(q: Tensor, k: Tensor, v: Tensor, rows: Boundaries, places: Tensor, dropout: float) -> Tensor:
+def ragged_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: float) -> Tensor:
     """The sequences of a row's tail, each at its own length; `places` are their pieces' positions."""
-    offsets, longest = rows.tail, rows.longest
-    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
+    offsets, longest, count = rows.tail, rows.longest, qkv.shape[0]
+    if qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16) and not dropout:
         from torch.nn.attention.varlen import varlen_attn
 
+        q, k, v = qkv.unbind(1)
         window = (-1, 0) if rows.causal else (-1, -1)
         packed = varlen_attn(q, k, v, offsets, offsets, longest, longest, window_size=window)
         assert isinstance(packed, Tensor)
         return packed
-    if q.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
-        step, number = torch.arange(longest, device=q.device), torch.arange(len(q), device=q.device)
-        gather = (offsets[:-1, None] + step).clamp(max=len(q) - 1)  # (N, longest)
+    if qkv.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
+        step, number = torch.arange(longest, device=qkv.device), torch.arange(count, device=qkv.device)
+        gather = (offsets[:-1, None] + step).clamp(max=count - 1)  # (N, longest)
         mask = (step < offsets.diff()[:, None])[:, None, None, :]
         if rows.causal:
-            mask = mask & causal_mask(longest, q.device)
-        seen = padded_attention(q[gather], k[gather], v[gather], mask, dropout).flatten(0, 1)
+            mask = mask & causal_mask(longest, qkv.device)
+        seen = padded_attention(qkv[gather], mask, dropout).flatten(0, 1)
         return seen[torch.searchsorted(offsets[1:].long(), number, right=True) * longest + places]
-    lengths = offsets.diff().tolist()
     one_by_one = [  # on a CPU a kernel costs microseconds to start, so a loop wastes nothing
-        padded_attention(a[None], b[None], c[None], None, dropout, rows.causal)[0]
-        for a, b, c in zip(*(torch.split(part, lengths) for part in (q, k, v)), strict=True)
+        padded_attention(each[None], None, dropout, rows.causal)[0]
+        for each in torch.split(qkv, offsets.diff().tolist())
     ]
     return torch.cat(one_by_one)
 

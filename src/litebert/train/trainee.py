@@ -1,5 +1,7 @@
 """Weights and moments -> something that can be trained, on one device or many; and back to plain tensors."""
 
+import statistics
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,20 +103,19 @@ def resolve_precision(run: RunConfig, device: torch.device) -> Literal["bf16", "
 
 def peak_rate(device: torch.device, precision: torch.dtype) -> float:
     """FLOP/s of a large matrix product in this precision, measured now: what training here is up against."""
-    import time
-
-    size = 8192 if device.type == "cuda" else 768
+    cuda = device.type == "cuda"
+    size, repeats = (8192, 60) if cuda else (768, 5)  # on a GPU long enough that it cannot outrun its power supply
     a, b = (torch.randn(size, size, device=device).to(precision) for _ in range(2))
 
-    def seconds(repeats: int) -> float:
-        if device.type == "cuda":
+    def seconds() -> float:
+        if cuda:
             torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(repeats):
             a @ b
-        if device.type == "cuda":
+        if cuda:
             torch.cuda.synchronize()
         return (time.perf_counter() - start) / repeats
 
-    seconds(3)
-    return 2 * size**3 / min(seconds(5) for _ in range(3))
+    seconds()
+    return 2 * size**3 / statistics.median(seconds() for _ in range(3))

@@ -1,0 +1,69 @@
+"""Small runs: a corpus in four pieces of text, a model of thirty-two units, and the recipe that trains it."""
+
+import json
+
+import pytest
+
+from litebert.recipe import apply_sets
+from litebert.train.pretrain import pretrain
+from litebert.train.processes import joined
+from tests.corpus.conftest import corpus, tokenizer
+
+__all__ = ["corpus", "tokenizer"]
+
+MODEL = {
+    "family": "albert",
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "ffn_size": 64,
+    "layers": 4,
+    "heads": 4,
+    "positions": 64,
+    "init_std": 0.1,
+}
+
+
+@pytest.fixture(scope="session")
+def shards(corpus):
+    return corpus("unigram", "en", 300, 0.1)
+
+
+@pytest.fixture
+def table(shards):
+    """table(model={…}, run={…}): a recipe as TOML would have it."""
+
+    def make(phases=None, **sections):
+        base = {
+            "model": MODEL,
+            "data": {"shards": str(shards)},
+            "phases": phases or [{"length": 32, "batch": 8, "rate": 0.01, "warmup": 3}],
+            "optimizer": {},
+            "run": {"steps": 20, "workers": 0, "log_every": 5, "save_every": 10},
+            "evaluate": {"every": 0, "examples": 32, "final_examples": 32},
+        }
+        return base | {name: base.get(name, {}) | values for name, values in sections.items()}
+
+    return make
+
+
+@pytest.fixture
+def train(tmp_path, table):
+    """train(run={…}): a finished run's folder and the lines it told."""
+    number = 0
+
+    def run(folder=None, resume=False, phases=None, **sections):
+        nonlocal number
+        number += 1
+        folder = folder or tmp_path / f"run-{number}"
+        told = []
+        with joined("cpu") as processes:
+            pretrain(apply_sets(table(phases, **sections), []), folder, resume, processes, told.append)
+        return folder, told
+
+    return run
+
+
+def metrics(folder):
+    """The lines of a run without what a clock says."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "time"} for line in lines]

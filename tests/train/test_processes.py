@@ -1,0 +1,98 @@
+"""One process, several, and several parts of a batch: the same losses and the same weights."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from litebert.recipe import apply_sets, to_toml
+from tests.train.conftest import metrics
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+@pytest.fixture
+def spread(tmp_path, table):
+    """spread('name', 2, run={…}): the folder of a run by two processes."""
+
+    def run(name, count, *more, phases=None, **sections):
+        recipe, folder = tmp_path / f"{name}.toml", tmp_path / name
+        recipe.write_text(to_toml(apply_sets(table(phases, **sections), [])))
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(
+            [*launch, str(WORKER), str(recipe), str(folder), *more], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "Traceback" not in done.stderr
+        assert "destroy_process_group" not in done.stderr  # everyone left properly
+        return folder
+
+    return run
+
+
+def weights(folder):
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def gap(one, other):
+    return max((a.double() - b.double()).abs().max().item() for a, b in zip(one.values(), other.values(), strict=True))
+
+
+def losses(folder):
+    return torch.tensor(
+        [[line["masked_loss"], line["order_loss"], line["norm"]] for line in metrics(folder) if line["kind"] == "train"]
+    )
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp64", 1e-10), ("fp32", 1e-5)])
+def test_one_process_two_processes_and_four_parts_are_the_same_run(precision, tolerance, train, spread):
+    settings = {"precision": precision, "log_every": 1}
+    alone, _ = train(run=settings)
+    in_parts, _ = train(run=settings | {"micro_batch": 2})
+    by_two = spread("two", 2, run=settings)
+    for other in (in_parts, by_two):
+        assert gap(weights(alone), weights(other)) < tolerance
+        torch.testing.assert_close(losses(alone), losses(other), rtol=0, atol=tolerance)
+    last = metrics(by_two)[-2]
+    assert last["gradient_bytes"] == sum(t.numel() for t in weights(alone).values()) * (8 if precision == "fp64" else 4)
+    assert metrics(alone)[-2]["gradient_bytes"] == 0
+    assert last["pieces"] == metrics(alone)[-2]["pieces"]
+    assert metrics(by_two)[-1]["protocol"] == pytest.approx(metrics(alone)[-1]["protocol"], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+@pytest.mark.parametrize("model", [{"sharing": "all"}, {"sharing": "none"}], ids=lambda m: m["sharing"])
+def test_sharded_weights_train_as_whole_ones_do(kind, model, train, spread):
+    settings = {"model": model, "optimizer": {"kind": kind, "correct_bias": kind == "adamw"}}
+    whole, _ = train(**settings)
+    parts = spread("parts", 2, run={"parallel": "fsdp", "micro_batch": 2}, **settings)
+    assert gap(weights(whole), weights(parts)) < 1e-5
+
+
+def test_sharded_and_whole_copies_agree_and_a_run_may_change_its_processes(spread, train):
+    copies = spread("copies", 2)
+    parts = spread("parts", 2, run={"parallel": "fsdp"})
+    assert gap(weights(copies), weights(parts)) < 1e-5
+    (copies / "model" / "litebert.json").unlink()
+    for folder in (copies / "checkpoints" / "step-00000020", copies / "model"):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    again, _ = train(folder=copies, resume=True)  # begun by two, ended by one
+    assert gap(weights(again), weights(parts)) < 1e-5
+
+
+def test_growth_across_processes(spread, train):
+    phases = [
+        {"passes": 2, "length": 16, "batch": 8, "rate": 0.01, "warmup": 2},
+        {"passes": 4, "length": 32, "batch": 8, "rate": 0.005},
+    ]
+    settings = {"model": {"sharing": "none"}, "run": {"steps": 8}}
+    alone, _ = train(phases=phases, **settings)
+    together = spread("grown", 2, phases=phases, model={"sharing": "none"}, run={"steps": 8, "parallel": "fsdp"})
+    assert gap(weights(alone), weights(together)) < 1e-5
