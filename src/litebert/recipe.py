@@ -100,6 +100,7 @@ class RunConfig:
     precision: Literal["auto", "bf16", "fp32", "fp64"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
     parallel: Literal["ddp", "fsdp"] = "ddp"  # where torchrun starts several: whole copies, or every weight in parts
     compile: Literal["auto", "on", "off"] = "auto"  # auto: on a GPU
+    capture: Literal["auto", "off"] = "auto"  # auto: short steps on one GPU are recorded and replayed whole
     checkpointing: bool = False  # compute activations again in the backward pass instead of keeping them
     micro_batch: int = 0  # examples at once on a device; 0: as many as should fit
     workers: int = 2  # processes that make batches ahead, beside each that trains

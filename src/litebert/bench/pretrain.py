@@ -28,7 +28,7 @@ from litebert.recipe import DataConfig, OptimizerConfig, Phase, Recipe, RunConfi
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.feed import packed
 from litebert.train.objective import pretraining_heads
-from litebert.train.pretrain import KERNELS, Session, loss_of, updates
+from litebert.train.pretrain import KERNELS, Session, updates, work_of
 from litebert.train.processes import Processes
 from litebert.train.schedule import stages
 from litebert.train.start import resolve
@@ -112,14 +112,13 @@ class Ours:
         self.plan = stages(recipe.phases, recipe.run.steps)
         self.recipe, self.totals = recipe, Totals(processes, None, 1.0)
         self.feed = updates(session, self.plan[0], self.plan, 0, START)
-        loss = loss_of(self.trainee, session)
-        self.steps = take_steps(self.trainee.model, self.trainee.optimizer, self.feed, loss, recipe.optimizer.clip)
+        self.steps = take_steps(self.feed, self.trainee.optimizer, work_of(session, self.trainee, self.plan[0]))
 
     def __call__(self, count: int) -> tuple[float, float]:
         pieces = flops = 0.0
-        for done in islice(self.steps, count):
-            micros = [part.micro for part in done.update.parts]
-            self.totals.add(done, micros, self.recipe, self.recipe.model.layers)
+        for made in islice(self.steps, count):
+            micros = [part.micro for part in made.update.parts]
+            self.totals.add(made.done, micros, self.recipe, self.recipe.model.layers)
             pieces, flops = self.totals.fresh[0], self.totals.fresh[1]
         self.totals.line(1, self.plan[0], self.plan, 0.0, "order")
         return pieces, flops

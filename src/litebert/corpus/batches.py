@@ -138,12 +138,13 @@ def batches(
             turn = (turn + 1) % workers
     finally:
         for process in processes:
-            process.terminate()
+            process.kill()
 
 
 def _produce(pipe: Connection, permit: Semaphore, stream: Stream, place: Place, number: int, workers: int) -> None:
     """Every workers-th batch, starting with the number-th."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains; it ends us when it is done
+    for signum in (signal.SIGINT, signal.SIGTERM):  # sent to all of a group, they are for the process that trains:
+        signal.signal(signum, signal.SIG_IGN)  # it needs another batch or two, and ends us when it is done
     leave_with_parent()
     examples = stream.examples(check=False)
     while True:

@@ -114,7 +114,7 @@ class Examples:
         example: Keys,
         labels: NDArray[np.int64],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
-        luck = uniform(keys(example, 1)[:, None], np.arange(5))
+        luck = uniform(keys(example, 1)[:, None], np.arange(3))
         cut = first + 1 + (luck[:, 0] * (last - first - 1)).astype(np.int64)
         texts = []
         for row in range(len(shard)):
@@ -125,7 +125,7 @@ class Examples:
                 b = self._elsewhere(number, int(first[row]), end - middle, luck[row, 1:3])
             elif labels[row]:
                 a, b = b, a
-            texts.append(self._fit(a, b, luck[row, 3], luck[row, 4]))
+            texts.append(self._fit(a, b))
         lengths = np.array([a[2] - a[1] + b[2] - b[1] + 2 + self.between for a, b in texts], dtype=np.int64)
         ids = np.full((len(texts), int(lengths.max())), self.pad_id, dtype=np.int32)
         types = np.zeros_like(ids)
@@ -141,16 +141,17 @@ class Examples:
         return ids, types, lengths, None if self.config.objective == "mlm" else labels
 
     def _fit(
-        self, a: tuple[int, int, int], b: tuple[int, int, int], luck_a: float, luck_b: float
+        self, a: tuple[int, int, int], b: tuple[int, int, int]
     ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Cut the longer text first, as the original does, from its front and its back by chance."""
+        """Cut the longer text first, as the original does, but only at the outer ends: the first text loses its front,
+        the second its back, swapped or not. Where they meet a sentence ends and another begins, and neither says which
+        came first in the document."""
         size_a, size_b = a[2] - a[1], b[2] - b[1]
         if size_a + size_b <= self.room:
             return a, b
         keep_b = min(size_b, max(self.room // 2, self.room - size_a))
         keep_a = min(size_a, self.room - keep_b)
-        front_a, front_b = int(luck_a * (size_a - keep_a + 1)), int(luck_b * (size_b - keep_b + 1))
-        return (a[0], a[1] + front_a, a[1] + front_a + keep_a), (b[0], b[1] + front_b, b[1] + front_b + keep_b)
+        return (a[0], a[2] - keep_a, a[2]), (b[0], b[1], b[1] + keep_b)
 
     def _start(self, shard: int, sentence: int) -> int:
         """Where a sentence begins among the pieces of its shard."""

@@ -155,7 +155,7 @@ def ragged_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: flo
     if qkv.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
         step, number = torch.arange(longest, device=qkv.device), torch.arange(count, device=qkv.device)
         gather = (offsets[:-1, None] + step).clamp(max=count - 1)  # (N, longest)
-        mask = (step < offsets.diff()[:, None])[:, None, None, :]
+        mask = (step < offsets.diff()[:, None].clamp(min=1))[:, None, None, :]  # a row that sees nothing would be nan
         if rows.causal:
             mask = mask & causal_mask(longest, qkv.device)
         seen = padded_attention(qkv[gather], mask, dropout).flatten(0, 1)

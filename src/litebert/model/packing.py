@@ -28,11 +28,16 @@ class Boundaries:
 
     @classmethod
     def of(
-        cls, lengths: Sequence[int], device: torch.device | str | None = None, longest: int = 0, full: int | None = None
+        cls,
+        lengths: Sequence[int],
+        device: torch.device | str | None = None,
+        longest: int = 0,
+        full: int | None = None,
+        empty: bool = False,
     ) -> "Boundaries":
         """`longest`: what a full sequence has, if none of these need be one. `full`: how many at the front to treat so,
-        if not all that are."""
-        if not lengths or min(lengths) < 1:
+        if not all that are. `empty`: sequences may hold nothing, but for the last."""
+        if not lengths or min(lengths) < (0 if empty else 1):
             raise UserError(f"a packed row needs sequences of at least one piece each, not lengths {list(lengths)[:8]}")
         sizes = torch.tensor(lengths)
         longest = max(longest, int(sizes.max()))

@@ -14,8 +14,7 @@ from litebert.corpus.examples import Batch
 from litebert.model.memory import CONTEXT, largest_batch
 from litebert.model.packing import Boundaries, to_device
 
-ALIGN = 64  # on a GPU a row's pieces come in multiples of this, and full examples in multiples of EIGHT:
-EIGHT = 8  # the attention library plans anew for every number of sequences it has not seen
+IGNORED = -100  # the label of a place that only fills
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,13 @@ class Micro:
     token_type_ids: Tensor  # (T,)
     boundaries: Boundaries
     positions: Tensor  # (M,) of the predicted pieces in the row
-    labels: Tensor  # (M,)
+    labels: Tensor  # (M,) what they are; IGNORED where a place only fills
     pair_labels: Tensor | None  # (B,)
     owners: Tensor  # (M,) which example each predicted piece belongs to
     examples: int
     pieces: int  # real ones
+    masked: int  # likewise
     squares: int  # sum of the squared lengths, for counting FLOPs
-
-    @property
-    def masked(self) -> int:
-        return len(self.labels)
 
 
 def split(batch: Batch, size: int) -> list[Batch]:
@@ -61,43 +57,55 @@ def split(batch: Batch, size: int) -> list[Batch]:
     return parts
 
 
-def packed(batch: Batch, device: torch.device, longest: int, pad_id: int) -> Micro:
-    """Packed, full examples first, and moved without waiting."""
-    lengths, width = batch.lengths, batch.input_ids.shape[1]
+def packed(batch: Batch, device: torch.device, longest: int, pad_id: int, fill: bool | None = None) -> Micro:
+    """Packed, full examples first, and moved without waiting.
+
+    On a GPU (or where `fill` says so) a row is filled up to one of a few sizes: the libraries plan anew, and steps are
+    captured anew, for every shape they have not seen. At most one part in 64 is filling.
+    """
+    fill = device.type == "cuda" if fill is None else fill
+    lengths, width, count = batch.lengths, batch.input_ids.shape[1], len(batch.lengths)
     order = np.argsort(lengths != longest, kind="stable")
     sizes = lengths[order]
-    starts = np.empty(len(lengths), dtype=np.int64)
-    starts[order] = np.cumsum(sizes) - sizes
+    starts, place = np.empty((2, count), dtype=np.int64)
+    starts[order], place[order] = np.cumsum(sizes) - sizes, np.arange(count)
     real = np.arange(width) < sizes[:, None]
     ids, types = batch.input_ids[order][real], batch.token_type_ids[order][real]
     rows, columns = np.divmod(batch.positions, width)
-    full = int((lengths == longest).sum())
-    every = sizes.tolist()
-    if device.type == "cuda":
-        full -= full % EIGHT
-        filler = ALIGN - len(ids) % ALIGN
-        ids = np.append(ids, np.full(filler, pad_id, ids.dtype))
-        types = np.append(types, np.zeros(filler, types.dtype))
-        fills, left = divmod(filler, longest)
-        every += [longest] * fills + [left] * (left > 0)
+    positions, owners, labels = starts[rows] + columns, place[rows], batch.labels.astype(np.int64)
+    full, every = int((lengths == longest).sum()), sizes.tolist()
+    if fill:
+        grain = max(64, -(-count * longest // 64 // 64) * 64)
+        full -= full % (32 if count >= 128 else 8)
+        more = grain - len(ids) % grain
+        ids, types = _longer(ids, more, pad_id), _longer(types, more, 0)
+        filling = [longest] * (more // longest) + [more % longest] * (more % longest > 0)
+        every += [0] * (-(-grain // longest) - len(filling)) + filling
+        more = -len(labels) % (grain // 4)
+        positions, owners, labels = (
+            _longer(part, more, value) for part, value in ((positions, 0), (owners, 0), (labels, IGNORED))
+        )
 
     def move(array: np.ndarray) -> Tensor:
         return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
 
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
     return Micro(
         input_ids=move(ids),
         token_type_ids=move(types),
-        boundaries=Boundaries.of(every, device, longest, full),
-        positions=move(starts[rows] + columns),
-        labels=move(batch.labels.astype(np.int64)),
+        boundaries=Boundaries.of(every, device, longest, full, empty=fill),
+        positions=move(positions),
+        labels=move(labels),
         pair_labels=None if batch.pair_labels is None else move(batch.pair_labels[order]),
-        owners=move(place[rows]),
-        examples=len(lengths),
+        owners=move(owners),
+        examples=count,
         pieces=int(lengths.sum()),
+        masked=len(batch.labels),
         squares=int((lengths.astype(np.int64) ** 2).sum()),
     )
+
+
+def _longer(array: np.ndarray, count: int, value: int) -> np.ndarray:
+    return np.append(array, np.full(count, value, array.dtype))
 
 
 def fitting(config: ModelConfig, length: int, device: torch.device) -> int:

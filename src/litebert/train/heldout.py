@@ -16,7 +16,7 @@ from litebert.config import ExampleConfig, MaskConfig
 from litebert.corpus.batches import START, Stream, take
 from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.feed import packed, split
+from litebert.train.feed import IGNORED, packed, split
 from litebert.train.processes import Processes
 
 SEED = 20_191_113
@@ -60,7 +60,8 @@ def evaluate(
             micro = packed(part, processes.device, config.length, examples.pad_id)
             guesses = model(micro)
             right = sums.new_zeros(micro.examples).index_add(0, micro.owners, guesses.masked_right.double())
-            count = torch.bincount(micro.owners, minlength=micro.examples).double()
+            real = (micro.labels != IGNORED).double()
+            count = sums.new_zeros(micro.examples).index_add(0, micro.owners, real)
             pair = [guesses.pair.double(), guesses.pair_right.double()]
             rows = [guesses.masked.double(), right, count, right**2, right * count, count**2, *pair]
             sums += torch.stack([*(row.sum() for row in rows), sums.new_tensor(float(len(pair[0])))])

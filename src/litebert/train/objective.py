@@ -16,7 +16,7 @@ from litebert.config import HeadConfig, ModelConfig, UserError
 from litebert.model.cost import PRETRAINING
 from litebert.model.heads import Network
 from litebert.recipe import DataConfig
-from litebert.train.feed import Micro
+from litebert.train.feed import IGNORED, Micro
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 
@@ -62,7 +62,7 @@ def masked_loss(
     head: nn.Module, states: Tensor, table: Tensor, positions: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
     logits = widened(head(states, table, positions))  # (M, V): only what is predicted is projected
-    loss = F.cross_entropy(logits, labels, reduction="none")
+    loss = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
     return loss, (logits.argmax(-1) == labels).to(loss.dtype)
 
 

@@ -27,21 +27,22 @@ class Lamb(torch.optim.Optimizer):
     def __init__(
         self,
         groups: Iterable[dict[str, Any]],
-        lr: float,
+        lr: float | Tensor,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         correct_bias: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "correct_bias": correct_bias, "steps": 0}
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "correct_bias": correct_bias, "steps": 0.0}
         super().__init__(groups, defaults | {"weight_decay": 0.0, "adapt": True, "blocks": 1})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None, take: Tensor | float = 1.0) -> None:  # type: ignore[override]
-        """`take` is 1, or 0 on the device to leave everything as it is; the gradients must be finite all the same."""
+        """`take` is 1, or 0 on the device to leave everything as it is; the gradients must be finite all the same. The
+        rate (`lr`) may be a number on the device too: then a step is the same work whatever it is."""
         if closure is not None:
             raise UserError("this optimizer takes no closure")
         for group in self.param_groups:
-            group["steps"] += 1
+            group["steps"] += take
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
                 self._step(group, weights, take)
@@ -59,22 +60,26 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_addcmul_(v, gradients, gradients, 1 - second)
         update = torch._foreach_sqrt(v)
         if group["correct_bias"]:
-            torch._foreach_div_(update, (1 - second ** group["steps"]) ** 0.5)
+            torch._foreach_div_(update, _like((1 - second ** group["steps"]) ** 0.5, v[0]))
         torch._foreach_add_(update, group["eps"])
         update = torch._foreach_div(m, update)
         if group["correct_bias"]:
-            torch._foreach_div_(update, 1 - first ** group["steps"])
+            torch._foreach_div_(update, _like(1 - first ** group["steps"], m[0]))
         if group["weight_decay"]:
             torch._foreach_add_(update, _local(weights), alpha=group["weight_decay"])
         if group["adapt"]:
             parts = _blocks(weights, update, group["blocks"])
             sizes = _norms(_blocks(weights, _local(weights), group["blocks"]), weights[0])
             strides = _norms(parts, weights[0])
-            ratio = torch.where((sizes > 0) & (strides > 0), sizes / strides, 1.0) * take
+            ratio = torch.where((sizes > 0) & (strides > 0), sizes / strides, 1.0) * (group["lr"] * take)
             torch._foreach_mul_(parts, list(ratio.unbind()))
-        elif isinstance(take, Tensor):
-            torch._foreach_mul_(update, take)
-        torch._foreach_add_(_local(weights), update, alpha=-group["lr"])
+        else:
+            torch._foreach_mul_(update, _like(group["lr"] * take, m[0]))
+        torch._foreach_sub_(_local(weights), update)
+
+
+def _like(value: Tensor | float, other: Tensor) -> Tensor | float:
+    return value.to(other.dtype) if isinstance(value, Tensor) else value
 
 
 def _local(tensors: Iterable[Tensor | None]) -> list[Tensor]:
@@ -131,8 +136,14 @@ def parameter_groups(network: nn.Module, weight_decay: float, adapt: bool = True
 
 
 def build_optimizer(network: nn.Module, config: OptimizerConfig) -> Lamb:
+    """Its rate and its count of steps are numbers on the device."""
     groups = parameter_groups(network, config.weight_decay, adapt=config.kind == "lamb")
-    return Lamb(groups, 0.0, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
+    first = groups[0]["params"][0]
+    rate = torch.zeros((), dtype=first.dtype, device=first.device)
+    made = Lamb(groups, rate, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
+    for group in made.param_groups:
+        group["steps"] = torch.zeros((), dtype=torch.float64, device=first.device)
+    return made
 
 
 @torch.no_grad()

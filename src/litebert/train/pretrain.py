@@ -16,9 +16,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from litebert.corpus.batches import Place, Stream, batches
+from litebert.model.cost import training_flops
+from litebert.model.packing import to_device
 from litebert.recipe import Recipe
 from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.capture import Replay
 from litebert.train.feed import Micro, fitting, packed, split
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import evaluate, protocol
@@ -27,7 +30,7 @@ from litebert.train.processes import Processes
 from litebert.train.run import PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
 from litebert.train.start import Prepared, environment, open_run, prepare
-from litebert.train.steps import Update, take_steps
+from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.totals import Totals
 from litebert.train.trainee import Snapshot, Trainee, assemble, peak_rate
 
@@ -38,7 +41,8 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-WARM, TIMED = 4, 6  # steps of each phase that measure what a step takes
+WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes
+SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
 PAIR = {"sop": "order", "nsp": "next", "mlm": ""}  # what the pair head tells
 
 
@@ -68,11 +72,17 @@ class Session:
 
 @dataclass(frozen=True)
 class Part:
-    """Some examples of a batch, and how much the whole batch predicts, over all processes."""
+    """Some examples of a batch, and what each of their losses weighs: 1 over what the whole batch predicts, over all
+    processes."""
 
     micro: Micro
-    masked: float
-    examples: int
+    weights: Tensor  # (2,): of a masked piece, of a pair
+
+    def tensors(self) -> list[Tensor]:
+        found = [self.weights]
+        for holder in (self.micro, self.micro.boundaries):
+            found += [value for value in vars(holder).values() if isinstance(value, Tensor)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -122,14 +132,12 @@ def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[st
             look(session, trainee, stage, step, recipe.evaluate.examples)
         feed = updates(session, stage, plan, step, place, asked)
         totals.resume()
-        for done in take_steps(
-            trainee.model, trainee.optimizer, feed, loss_of(trainee, session), recipe.optimizer.clip
-        ):
-            assert isinstance(done.update, Batched)
-            step, place, stop = step + 1, done.update.place, done.update.stop
-            totals.add(done, [part.micro for part in done.update.parts], recipe, stage.phase.passes)
+        for made in take_steps(feed, trainee.optimizer, work_of(session, trainee, stage)):
+            assert isinstance(made.update, Batched)
+            step, place, stop = step + 1, made.update.place, made.update.stop
+            totals.add(made.done, [part.micro for part in made.update.parts], recipe, stage.phase.passes)
             if step % run.log_every == 0 or step == steps:
-                line = totals.line(step, stage, plan, done.update.rate, PAIR[recipe.data.objective])
+                line = totals.line(step, stage, plan, made.update.rate, PAIR[recipe.data.objective])
                 session.tell(line | {"gradient_bytes": trainee.gradient_bytes})
                 check_skips(session, totals)
             if every and step % every == 0 and step < steps:
@@ -181,8 +189,10 @@ def updates(
     with closing(batches(stream, place, run.workers)) as source:
         for batch, after in source:
             masked, stop = processes.total(len(batch.positions), max(asked, default=0))
+            each = torch.tensor([1 / masked, 1 / phase.batch], dtype=torch.float64)
+            weights = to_device(each, processes.device)
             parts = [
-                Part(packed(part, processes.device, phase.length, model.pad_id), masked, phase.batch)
+                Part(packed(part, processes.device, phase.length, model.pad_id), weights)
                 for part in split(batch, at_once)
             ]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
@@ -190,14 +200,24 @@ def updates(
             step += 1
 
 
-def loss_of(trainee: Trainee, session: Session) -> Callable[[Part, Update[Part]], tuple[Tensor, Tensor]]:
-    """Masked and pair loss, each the mean over the whole batch, whatever part of it is here: processes average."""
+def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
+    """What one step does. Masked and pair loss are each the mean over the whole batch, whatever part of it is here:
+    processes average."""
+    processes, recipe = session.processes, session.recipe
 
-    def loss(part: Part, _: Update[Part]) -> tuple[Tensor, Tensor]:
+    def loss(part: Part) -> tuple[Tensor, Tensor]:
         sums = trainee.model(part.micro).sums()
-        return (sums[0] / part.masked + sums[2] / part.examples) * session.processes.ranks, sums
+        weights = part.weights.to(sums.dtype) * processes.ranks
+        return (sums[::2] * weights).sum(), sums
 
-    return loss
+    def work(parts: list[Part]) -> Done:
+        return one_step(parts, trainee.model, trainee.optimizer, loss, recipe.optimizer.clip)
+
+    pieces, passes = stage.phase.batch * stage.phase.length, stage.phase.passes
+    short = training_flops(recipe.model, passes, pieces, pieces * stage.phase.length, pieces // 6) < SHORT
+    still = recipe.model.dropout == recipe.model.attention_dropout == 0  # a recording would drop the same again
+    alone = processes.ranks == 1 and processes.device.type == "cuda"
+    return Replay(work) if short and still and alone and recipe.run.capture == "auto" else work
 
 
 def fix_steps(session: Session, prepared: Prepared) -> int:
@@ -226,10 +246,10 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
     trainee, place = enter(session, stage, plan, stage.first, prepared.place, prepared.snapshot)
     times: list[float] = []
     with closing(updates(session, stage, plan, stage.first, place)) as feed:
-        loss, clip = loss_of(trainee, session), session.recipe.optimizer.clip
-        for done in islice(take_steps(trainee.model, trainee.optimizer, feed, loss, clip), WARM + TIMED):
+        work = work_of(session, trainee, stage)
+        for made in islice(take_steps(feed, trainee.optimizer, work), WARM + TIMED):
             if len(times) in (WARM - 1, WARM + TIMED - 1):
-                done.norm.item()  # wait for the device where the clock is read
+                made.done.norm.item()  # wait for the device where the clock is read
             times.append(time.perf_counter())
     return (times[-1] - times[WARM - 1]) / TIMED
 

@@ -28,7 +28,16 @@ from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
 
 RECIPE, PLAN, METRICS, MODEL = "recipe.toml", "plan.json", "metrics.jsonl", "model"
-HOW = {"workers", "micro_batch", "log_every", "save_every", "keep", "most_skips", "compile"}  # may change on the way
+HOW = {
+    "workers",
+    "micro_batch",
+    "log_every",
+    "save_every",
+    "keep",
+    "most_skips",
+    "compile",
+    "capture",
+}  # may change on the way
 
 
 class Run:

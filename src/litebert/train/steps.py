@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,41 +27,54 @@ class Update(Generic[T]):
     seed: int  # of dropout
 
 
-@dataclass(frozen=True)
-class Step(Generic[T]):
-    """What one step did. The tensors are on the device; reading one waits for it."""
+class Done(NamedTuple):
+    """What one step did. All of it is on the device; reading it waits."""
 
-    update: Update[T]
     figures: Tensor  # what the loss function counted, added over the parts
     norm: Tensor  # of the gradient, before clipping
     taken: Tensor  # 1, or 0 where loss or gradient was not finite and nothing was changed
 
 
-def take_steps(
-    model: nn.Module,
-    optimizer: Lamb,
-    updates: Iterable[Update[T]],
-    loss: Callable[[T, Update[T]], tuple[Tensor, Tensor]],
-    clip: float,
-) -> Iterator[Step[T]]:
-    """`loss` gives what to minimise and what to count. Dropout is a function of the update's seed, so a run that
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """An update and what came of it; look at that before the next step is made."""
+
+    update: Update[T]
+    done: Done
+
+
+Work = Callable[[list[T]], Done]
+
+
+def take_steps(updates: Iterable[Update[T]], optimizer: Lamb, work: Work[T]) -> Iterator[Step[T]]:
+    """`work` is `one_step`, or something that does the same. Dropout is a function of the update's seed, so a run that
     resumes has no random state to remember."""
     for update in updates:
         torch.manual_seed(update.seed)
-        optimizer.zero_grad(set_to_none=True)
-        figures: Tensor | None = None
-        for number, part in enumerate(update.parts):
-            with _exchange(model, number == len(update.parts) - 1):
-                value, counted = loss(part, update)
-                # a loss that is not finite must show in every process, so it spoils the gradient that they share
-                (value * torch.where(torch.isfinite(value.detach()), 1.0, torch.nan)).backward()  # type: ignore[no-untyped-call]
-            figures = counted.detach() if figures is None else figures + counted.detach()
-        assert figures is not None, "an update has at least one part"
-        norm, finite = clip_gradients(model.parameters(), clip)
         for group in optimizer.param_groups:
-            group["lr"] = update.rate
-        optimizer.step(take=finite)
-        yield Step(update, figures, norm, finite)
+            group["lr"].fill_(update.rate)
+        yield Step(update, work(update.parts))
+
+
+def one_step(
+    parts: list[T],
+    model: nn.Module,
+    optimizer: Lamb,
+    loss: Callable[[T], tuple[Tensor, Tensor]],  # what to minimise, and what to count
+    clip: float,
+) -> Done:
+    optimizer.zero_grad(set_to_none=True)
+    figures: Tensor | None = None
+    for number, part in enumerate(parts):
+        with _exchange(model, number == len(parts) - 1):
+            value, counted = loss(part)
+            # a loss that is not finite must show in every process, so it spoils the gradient that they share
+            (value * torch.where(torch.isfinite(value.detach()), 1.0, torch.nan)).backward()  # type: ignore[no-untyped-call]
+        figures = counted.detach() if figures is None else figures + counted.detach()
+    assert figures is not None, "an update has at least one part"
+    norm, finite = clip_gradients(model.parameters(), clip)
+    optimizer.step(take=finite)
+    return Done(figures, norm, finite)
 
 
 def _exchange(model: nn.Module, last: bool) -> AbstractContextManager[object]:

@@ -12,7 +12,7 @@ from litebert.recipe import Recipe
 from litebert.train.feed import Micro
 from litebert.train.processes import Processes
 from litebert.train.schedule import Stage
-from litebert.train.steps import Step
+from litebert.train.steps import Done
 
 # What is summed on the device, in this order. The first six differ between processes and are added over them.
 NAMES = ("masked_loss", "masked_right", "pair_loss", "pair_right", "masked", "examples", "norm", "taken")
@@ -51,12 +51,12 @@ class Totals:
         yield
         self.resume()
 
-    def add(self, step: Step[Any], micros: Sequence[Micro], recipe: Recipe, passes: int) -> None:
+    def add(self, done: Done, micros: Sequence[Micro], recipe: Recipe, passes: int) -> None:
         counted = [float(sum(micro.masked for micro in micros)), float(sum(micro.examples for micro in micros))]
         here = torch.tensor([*counted, 1.0], dtype=torch.float64).to(self.sums.device, non_blocking=True)
-        row = torch.cat([step.figures.double(), here[:2], step.norm.double()[None], here[2:]])
-        self.sums += torch.where(step.taken > 0, row, 0.0)
-        missed = 1 - step.taken.double()
+        row = torch.cat([done.figures.double(), here[:2], done.norm.double()[None], here[2:]])
+        self.sums += torch.where(done.taken > 0, row, 0.0)
+        missed = 1 - done.taken.double()
         run = (self.skips[1] + 1) * missed  # in a row, so far
         self.skips = torch.stack([self.skips[0] + missed, run, torch.maximum(self.skips[2], run)])
         pieces, squares = (sum(getattr(micro, name) for micro in micros) for name in ("pieces", "squares"))

@@ -29,7 +29,7 @@ class Snapshot:
     heads: tuple[HeadConfig, ...]
     weights: State
     moments: State  # `m.NAME` and `v.NAME`; none before the first step
-    steps: int  # that the optimizer has made
+    steps: float  # that the optimizer has made
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Trainee:
             for name, parameter in self.network.named_parameters()
             for kind, value in self.optimizer.state[parameter].items()
         }
-        steps = self.optimizer.param_groups[0]["steps"]
+        steps = float(self.optimizer.param_groups[0]["steps"])
         return Snapshot(self.network.config, self.network.head_configs, weights, moments, steps)
 
 
@@ -75,9 +75,9 @@ def assemble(start: Snapshot, optimizer: OptimizerConfig, run: RunConfig, proces
     return Trainee(network, model, made, exchanged if processes.ranks > 1 else 0)
 
 
-def _restore(optimizer: Lamb, network: Network, moments: State, steps: int) -> None:
+def _restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> None:
     for group in optimizer.param_groups:
-        group["steps"] = steps
+        group["steps"].fill_(steps)
     if moments:
         for name, parameter in network.named_parameters():
             optimizer.state[parameter] = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
