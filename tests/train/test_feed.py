@@ -1,0 +1,103 @@
+"""Batches as the network takes them: packed, split or filled up, the guesses are those of the padded batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.config import HeadConfig
+from litebert.corpus.batches import START, Stream, take
+from litebert.model.weights import build
+from litebert.recipe import DataConfig
+from litebert.train.feed import IGNORED, packed, split
+from litebert.train.objective import prepare
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def batch(shards):
+    stream = Stream(str(shards), DataConfig(shards=str(shards), short_rate=0.5).examples(128), 24, 3)
+    made, _ = take(stream.examples(), stream, START)
+    assert 0 < (made.lengths == 128).sum() < 24
+    return made
+
+
+@pytest.fixture
+def network(small):
+    return build(
+        small(vocab_size=100, positions=128), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1
+    ).double()
+
+
+def padded(network, batch):
+    """Straight from the definition: losses of the padded batch, in the batch's own order."""
+    ids, types, mask = (
+        torch.from_numpy(part).long() for part in (batch.input_ids, batch.token_type_ids, batch.attention_mask)
+    )
+    positions = torch.from_numpy(batch.positions)
+    logits = network(ids, mask, types, positions=positions)
+    masked = torch.nn.functional.cross_entropy(logits["mlm"], torch.from_numpy(batch.labels).long(), reduction="none")
+    pairs = torch.from_numpy(batch.pair_labels)
+    return masked, torch.nn.functional.cross_entropy(logits["pair"], pairs, reduction="none")
+
+
+@pytest.mark.parametrize("fill", [False, True])
+@pytest.mark.parametrize("size", [24, 7])
+def test_packed_split_or_filled_the_losses_are_those_of_the_padded_batch(fill, size, batch, network):
+    objective = prepare(network, torch.float64, False, False).eval()
+    masked, pair = padded(network, batch)
+    found, pairs, right = [], [], 0
+    for part in split(batch, size):
+        micro = packed(part, CPU, 128, 0, fill)
+        guesses = objective(micro)
+        found.append(guesses.masked[: micro.masked])
+        assert not guesses.masked[micro.masked :].any()
+        assert not guesses.masked_right[micro.masked :].any()
+        assert (micro.labels[micro.masked :] == IGNORED).all()
+        back = np.argsort(np.argsort(part.lengths != 128, kind="stable"), kind="stable")
+        pairs.append(guesses.pair[torch.from_numpy(back)])
+        right += guesses.sums()[1]
+    torch.testing.assert_close(torch.cat(found), masked, rtol=0, atol=1e-10)
+    torch.testing.assert_close(torch.cat(pairs), pair, rtol=0, atol=1e-10)
+    assert right <= len(masked)
+
+
+def test_counts_and_owners_are_those_of_the_batch(batch):
+    micro = packed(batch, CPU, 128, 0, True)
+    assert (micro.pieces, micro.masked, micro.examples) == (batch.lengths.sum(), len(batch.labels), 24)
+    assert micro.squares == (batch.lengths**2).sum()
+    order = np.argsort(batch.lengths != 128, kind="stable")
+    rows = order[micro.owners[: micro.masked].numpy()]
+    assert (rows == batch.positions // batch.input_ids.shape[1]).all()
+
+
+def test_filling_gives_few_shapes(shards):
+    stream = Stream(str(shards), DataConfig(shards=str(shards), short_rate=0.3).examples(128), 64, 3)
+    examples, place, shapes = stream.examples(), START, {True: set(), False: set()}
+    for _ in range(20):
+        made, place = take(examples, stream, place)
+        for fill in shapes:
+            micro = packed(made, CPU, 128, 0, fill)
+            rows = micro.boundaries
+            shapes[fill].add((len(micro.input_ids), len(micro.labels), len(rows.offsets), len(rows.tail)))
+            assert len(micro.input_ids) - micro.pieces <= (128 if fill else 0)
+    assert len(shapes[True]) < 0.75 * len(shapes[False])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_a_recorded_run_is_the_run_itself(precision, table, tmp_path):
+    from litebert.recipe import apply_sets
+    from litebert.train.pretrain import pretrain
+    from litebert.train.processes import joined
+
+    found = {}
+    for capture in ("auto", "off"):
+        told = []
+        settings = {"steps": 60, "log_every": 10, "capture": capture, "precision": precision, "workers": 1}
+        with joined("cuda") as processes:
+            recipe = apply_sets(table(run=settings, optimizer={"kind": "adamw", "correct_bias": True}), [])
+            pretrain(recipe, tmp_path / capture, False, processes, told.append)
+        found[capture] = torch.tensor([[line["masked_loss"], line["norm"]] for line in told if line["kind"] == "train"])
+    tolerance = 1e-3 if precision == "fp32" else 0.05
+    torch.testing.assert_close(found["auto"], found["off"], rtol=tolerance, atol=tolerance)
