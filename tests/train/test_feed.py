@@ -8,7 +8,7 @@ from litebert.config import HeadConfig
 from litebert.corpus.batches import START, Stream, take
 from litebert.model.weights import build
 from litebert.recipe import DataConfig
-from litebert.train.feed import IGNORED, packed, split
+from litebert.train.feed import IGNORED, pack, split, to_micro
 from litebert.train.objective import prepare
 
 CPU = torch.device("cpu")
@@ -48,12 +48,12 @@ def test_packed_split_or_filled_the_losses_are_those_of_the_padded_batch(fill, s
     masked, pair = padded(network, batch)
     found, pairs, right = [], [], 0
     for part in split(batch, size):
-        micro = packed(part, CPU, 128, 0, fill)
-        guesses = objective(micro)
-        found.append(guesses.masked[: micro.masked])
-        assert not guesses.masked[micro.masked :].any()
-        assert not guesses.masked_right[micro.masked :].any()
-        assert (micro.labels[micro.masked :] == IGNORED).all()
+        micro = to_micro(pack(part, 128, 0, fill), CPU)
+        guesses, real = objective(micro), micro.packed.masked
+        found.append(guesses.masked[:real])
+        assert not guesses.masked[real:].any()
+        assert not guesses.masked_right[real:].any()
+        assert (micro.labels[real:] == IGNORED).all()
         back = np.argsort(np.argsort(part.lengths != 128, kind="stable"), kind="stable")
         pairs.append(guesses.pair[torch.from_numpy(back)])
         right += guesses.sums()[1]
@@ -63,11 +63,11 @@ def test_packed_split_or_filled_the_losses_are_those_of_the_padded_batch(fill, s
 
 
 def test_counts_and_owners_are_those_of_the_batch(batch):
-    micro = packed(batch, CPU, 128, 0, True)
-    assert (micro.pieces, micro.masked, micro.examples) == (batch.lengths.sum(), len(batch.labels), 24)
-    assert micro.squares == (batch.lengths**2).sum()
+    packed = pack(batch, 128, 0, True)
+    assert (packed.pieces, packed.masked, packed.examples) == (batch.lengths.sum(), len(batch.labels), 24)
+    assert packed.squares == (batch.lengths**2).sum()
     order = np.argsort(batch.lengths != 128, kind="stable")
-    rows = order[micro.owners[: micro.masked].numpy()]
+    rows = order[to_micro(packed, CPU).owners[: packed.masked].numpy()]
     assert (rows == batch.positions // batch.input_ids.shape[1]).all()
 
 
@@ -77,10 +77,9 @@ def test_filling_gives_few_shapes(shards):
     for _ in range(20):
         made, place = take(examples, stream, place)
         for fill in shapes:
-            micro = packed(made, CPU, 128, 0, fill)
-            rows = micro.boundaries
-            shapes[fill].add((len(micro.input_ids), len(micro.labels), len(rows.offsets), len(rows.tail)))
-            assert len(micro.input_ids) - micro.pieces <= (128 if fill else 0)
+            packed = pack(made, 128, 0, fill)
+            shapes[fill].add(packed.sizes)
+            assert packed.sizes[0] - packed.pieces <= (128 if fill else 0)
     assert len(shapes[True]) < 0.75 * len(shapes[False])
 
 

@@ -26,7 +26,6 @@ from litebert.model.published import publish
 from litebert.model.weights import build
 from litebert.recipe import DataConfig, OptimizerConfig, Phase, Recipe, RunConfig
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.feed import packed
 from litebert.train.objective import pretraining_heads
 from litebert.train.pretrain import KERNELS, Session, updates, work_of
 from litebert.train.processes import Processes
@@ -117,8 +116,8 @@ class Ours:
     def __call__(self, count: int) -> tuple[float, float]:
         pieces = flops = 0.0
         for made in islice(self.steps, count):
-            micros = [part.micro for part in made.update.parts]
-            self.totals.add(made.done, micros, self.recipe, self.recipe.model.layers)
+            parts = [part.micro.packed for part in made.update.parts]
+            self.totals.add(made.done, parts, self.recipe, self.recipe.model.layers)
             pieces, flops = self.totals.fresh[0], self.totals.fresh[1]
         self.totals.line(1, self.plan[0], self.plan, 0.0, "order")
         return pieces, flops
@@ -169,7 +168,7 @@ def _padded(
     stream = Stream(shards, DataConfig(shards=shards).examples(length), batch)
     with closing(batches(stream)) as source:
         for made, _ in islice(source, KEPT):
-            micro = packed(made, torch.device("cpu"), length, 0)
+            held = (int(made.lengths.sum()), int((made.lengths.astype(int) ** 2).sum()), len(made.labels))
             ids, types, mask = (torch.zeros(batch, length, dtype=torch.long) for _ in range(3))
             labels = torch.full((batch, length), -100)
             width = made.input_ids.shape[1]
@@ -186,7 +185,7 @@ def _padded(
                 "labels": labels,
                 "sentence_order_label": order,
             }
-            yield {name: part.to(device) for name, part in inputs.items()}, (micro.pieces, micro.squares, micro.masked)
+            yield {name: part.to(device) for name, part in inputs.items()}, held
 
 
 def publish_config(config: ModelConfig, vocabulary: int) -> dict[str, Any]:

@@ -4,13 +4,16 @@ A place is (epoch, index): the next example to be seen. A batch takes the next `
 if need be; with several ranks each takes its own slice of the rows, so the ranks together see what one alone would see.
 """
 
+import contextlib
+import fcntl
 import multiprocessing
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Semaphore
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,15 +107,24 @@ def join(batches: list[Batch], pad_id: int) -> Batch:
 START = Place()
 
 
+def as_it_is(batch: Batch) -> Any:
+    return batch
+
+
 def batches(
-    stream: Stream, place: Place = START, workers: int = 0, ahead: int = 4
-) -> Generator[tuple[Batch, Place], None, None]:
-    """Batch after batch, each with the place that follows it; `workers` other processes make them ahead of time."""
+    stream: Stream,
+    place: Place = START,
+    workers: int = 0,
+    ahead: int = 4,
+    make: Callable[[Batch], Any] = as_it_is,
+) -> Generator[tuple[Any, Place], None, None]:
+    """Batch after batch, each with the place that follows it; `workers` other processes make them ahead of time, and
+    into whatever `make` turns them."""
     if workers < 1:
         examples = stream.examples()
         while True:
             batch, place = take(examples, stream, place)
-            yield batch, place
+            yield make(batch), place
     stream.examples()  # checked here, once, so that a mistake is this process's own
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
@@ -120,9 +132,9 @@ def batches(
     try:
         for number in range(workers):
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_produce, args=(theirs, permits[number], stream, place, number, workers), daemon=True
-            )
+            _widen(ours)
+            task = Task(stream, place, number, workers, make)
+            process = context.Process(target=_produce, args=(theirs, permits[number], task), daemon=True)
             process.start()
             theirs.close()
             pipes.append(ours)
@@ -130,28 +142,45 @@ def batches(
         turn = 0
         while True:
             try:
-                batch, place = pipes[turn].recv()
-            except EOFError:
+                made, place = pipes[turn].recv()
+            except (EOFError, OSError):
                 raise UserError("a process that makes batches was killed (out of memory?)") from None
             permits[turn].release()
-            yield batch, place
+            yield made, place
             turn = (turn + 1) % workers
     finally:
         for process in processes:
             process.kill()
 
 
-def _produce(pipe: Connection, permit: Semaphore, stream: Stream, place: Place, number: int, workers: int) -> None:
-    """Every workers-th batch, starting with the number-th."""
+def _widen(pipe: Connection) -> None:
+    """Room for a whole batch, so that neither side waits for the other in the middle of one. Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one of the processes makes: every workers-th batch, starting with the number-th."""
+
+    stream: Stream
+    place: Place
+    number: int
+    workers: int
+    make: Callable[[Batch], Any]
+
+
+def _produce(pipe: Connection, permit: Semaphore, task: Task) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):  # sent to all of a group, they are for the process that trains:
         signal.signal(signum, signal.SIG_IGN)  # it needs another batch or two, and ends us when it is done
     leave_with_parent()
+    stream, place = task.stream, task.place
     examples = stream.examples(check=False)
     while True:
-        for turn in range(workers):
-            if turn == number:
+        for turn in range(task.workers):
+            if turn == task.number:
                 permit.acquire()
                 batch, place = take(examples, stream, place)
-                pipe.send((batch, place))
+                pipe.send((task.make(batch), place))
             else:
                 place = skip(examples, place, stream.size)

@@ -1,12 +1,15 @@
 """A batch of the corpus -> what the network takes: one packed row of its real pieces, on the device.
 
-Full examples come first, so that attention can treat them as one dense batch. Nothing here waits for the device.
+Packing needs no device and is done by the processes that make the batches; what they send is one block of numbers,
+which goes to the device in one copy that nobody waits for. Full examples come first, so that attention can treat them
+as one dense batch.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.config import ModelConfig
@@ -15,23 +18,46 @@ from litebert.model.memory import CONTEXT, largest_batch
 from litebert.model.packing import Boundaries, to_device
 
 IGNORED = -100  # the label of a place that only fills
+ALIGNED = 32  # numbers: kernels read faster where a part begins at a round address
+
+
+@dataclass(frozen=True)
+class Packed:
+    """As many examples as go through the network at once, as numbers in one block."""
+
+    block: NDArray[np.int32]
+    sizes: tuple[
+        int, ...
+    ]  # of input_ids, token_type_ids, places, offsets, tail, positions, labels, owners, pair_labels
+    longest: int
+    examples: int
+    pieces: int  # real ones
+    masked: int  # likewise
+    squares: int  # sum of the squared lengths, for counting FLOPs
 
 
 @dataclass(frozen=True)
 class Micro:
-    """As many examples as go through the network at once."""
+    """The same on the device: views of the block."""
 
+    block: Tensor
     input_ids: Tensor  # (T,)
     token_type_ids: Tensor  # (T,)
     boundaries: Boundaries
     positions: Tensor  # (M,) of the predicted pieces in the row
     labels: Tensor  # (M,) what they are; IGNORED where a place only fills
-    pair_labels: Tensor | None  # (B,)
     owners: Tensor  # (M,) which example each predicted piece belongs to
-    examples: int
-    pieces: int  # real ones
-    masked: int  # likewise
-    squares: int  # sum of the squared lengths, for counting FLOPs
+    pair_labels: Tensor | None  # (B,)
+    packed: Packed
+
+
+def to_micro(packed: Packed, device: torch.device) -> Micro:
+    block = to_device(torch.from_numpy(packed.block), device)
+    ends = np.cumsum([size + -size % ALIGNED for size in packed.sizes])
+    parts = [block[int(end) - (size + -size % ALIGNED) :][:size] for end, size in zip(ends, packed.sizes, strict=True)]
+    ids, types, places, offsets, tail, positions, labels, owners, pairs = parts
+    rows = Boundaries(offsets, tail, places, packed.longest)
+    return Micro(block, ids, types, rows, positions, labels, owners, pairs if len(pairs) else None, packed)
 
 
 def split(batch: Batch, size: int) -> list[Batch]:
@@ -57,46 +83,43 @@ def split(batch: Batch, size: int) -> list[Batch]:
     return parts
 
 
-def packed(batch: Batch, device: torch.device, longest: int, pad_id: int, fill: bool | None = None) -> Micro:
-    """Packed, full examples first, and moved without waiting.
+def pack_all(batch: Batch, size: int, longest: int, pad_id: int, fill: bool) -> list[Packed]:
+    """A batch in parts of at most so many examples, each packed."""
+    return [pack(part, longest, pad_id, fill) for part in split(batch, size)]
 
-    On a GPU (or where `fill` says so) a row is filled up to one of a few sizes: the libraries plan anew, and steps are
-    captured anew, for every shape they have not seen. At most one part in 64 is filling.
-    """
-    fill = device.type == "cuda" if fill is None else fill
+
+def pack(batch: Batch, longest: int, pad_id: int, fill: bool) -> Packed:
+    """`fill` a row up to one of a few sizes: on a GPU the libraries plan anew, and steps are recorded anew, for every
+    shape they have not seen. At most one part in 64 is filling."""
     lengths, width, count = batch.lengths, batch.input_ids.shape[1], len(batch.lengths)
     order = np.argsort(lengths != longest, kind="stable")
-    sizes = lengths[order]
+    every = lengths[order]
     starts, place = np.empty((2, count), dtype=np.int64)
-    starts[order], place[order] = np.cumsum(sizes) - sizes, np.arange(count)
-    real = np.arange(width) < sizes[:, None]
+    starts[order], place[order] = np.cumsum(every) - every, np.arange(count)
+    real = np.arange(width) < every[:, None]
     ids, types = batch.input_ids[order][real], batch.token_type_ids[order][real]
     rows, columns = np.divmod(batch.positions, width)
-    positions, owners, labels = starts[rows] + columns, place[rows], batch.labels.astype(np.int64)
-    full, every = int((lengths == longest).sum()), sizes.tolist()
+    positions, owners, labels = starts[rows] + columns, place[rows], batch.labels
+    full = int((lengths == longest).sum())
     if fill:
         grain = max(64, -(-count * longest // 64 // 64) * 64)
         full -= full % (32 if count >= 128 else 8)
         more = grain - len(ids) % grain
         ids, types = _longer(ids, more, pad_id), _longer(types, more, 0)
         filling = [longest] * (more // longest) + [more % longest] * (more % longest > 0)
-        every += [0] * (-(-grain // longest) - len(filling)) + filling
+        every = np.append(every, [0] * (-(-grain // longest) - len(filling)) + filling)
         more = -len(labels) % (grain // 4)
         positions, owners, labels = (
             _longer(part, more, value) for part, value in ((positions, 0), (owners, 0), (labels, IGNORED))
         )
-
-    def move(array: np.ndarray) -> Tensor:
-        return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
-
-    return Micro(
-        input_ids=move(ids),
-        token_type_ids=move(types),
-        boundaries=Boundaries.of(every, device, longest, full, empty=fill),
-        positions=move(positions),
-        labels=move(labels),
-        pair_labels=None if batch.pair_labels is None else move(batch.pair_labels[order]),
-        owners=move(owners),
+    offsets = np.append(0, np.cumsum(every))
+    places = np.arange(len(ids)) - np.repeat(offsets[:-1], every)
+    pairs = np.zeros(0) if batch.pair_labels is None else batch.pair_labels[order]
+    parts = (ids, types, places, offsets, offsets[full:] - offsets[full], positions, labels, owners, pairs)
+    return Packed(
+        np.concatenate([_longer(part.astype(np.int32), -len(part) % ALIGNED, 0) for part in parts]),
+        tuple(len(part) for part in parts),
+        longest=longest,
         examples=count,
         pieces=int(lengths.sum()),
         masked=len(batch.labels),

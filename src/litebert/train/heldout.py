@@ -16,7 +16,7 @@ from litebert.config import ExampleConfig, MaskConfig
 from litebert.corpus.batches import START, Stream, take
 from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.feed import IGNORED, packed, split
+from litebert.train.feed import IGNORED, pack_all, to_micro
 from litebert.train.processes import Processes
 
 SEED = 20_191_113
@@ -56,12 +56,12 @@ def evaluate(
         batch, place = take(examples, stream, place)
         seen[0] += len(batch.lengths)
         seen[1] += int(characters[batch.labels].sum())
-        for part in split(batch, at_once):
-            micro = packed(part, processes.device, config.length, examples.pad_id)
+        for part in pack_all(batch, at_once, config.length, examples.pad_id, processes.device.type == "cuda"):
+            micro = to_micro(part, processes.device)
             guesses = model(micro)
-            right = sums.new_zeros(micro.examples).index_add(0, micro.owners, guesses.masked_right.double())
+            right = sums.new_zeros(part.examples).index_add(0, micro.owners, guesses.masked_right.double())
             real = (micro.labels != IGNORED).double()
-            count = sums.new_zeros(micro.examples).index_add(0, micro.owners, real)
+            count = sums.new_zeros(part.examples).index_add(0, micro.owners, real)
             pair = [guesses.pair.double(), guesses.pair_right.double()]
             rows = [guesses.masked.double(), right, count, right**2, right * count, count**2, *pair]
             sums += torch.stack([*(row.sum() for row in rows), sums.new_tensor(float(len(pair[0])))])

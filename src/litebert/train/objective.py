@@ -52,9 +52,9 @@ class Objective(nn.Module):
         masked, right = self.masked_loss(network.heads["mlm"], states, table, micro.positions, micro.labels)
         if "pair" not in network.heads or micro.pair_labels is None:
             return Guesses(masked, right, masked.new_zeros(0), masked.new_zeros(0))
-        pooled = network.sentence(states, "pair", micro.boundaries)[: micro.examples]  # the rest is filling
+        pooled = network.sentence(states, "pair", micro.boundaries)[: len(micro.pair_labels)]  # the rest is filling
         logits = widened(network.heads["pair"](pooled))
-        pair = F.cross_entropy(logits, micro.pair_labels, reduction="none")
+        pair = F.cross_entropy(logits, micro.pair_labels.long(), reduction="none")
         return Guesses(masked, right, pair, (logits.argmax(-1) == micro.pair_labels).to(pair.dtype))
 
 
@@ -62,7 +62,7 @@ def masked_loss(
     head: nn.Module, states: Tensor, table: Tensor, positions: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
     logits = widened(head(states, table, positions))  # (M, V): only what is predicted is projected
-    loss = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
+    loss = F.cross_entropy(logits, labels.long(), reduction="none", ignore_index=IGNORED)
     return loss, (logits.argmax(-1) == labels).to(loss.dtype)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from litebert.recipe import Recipe
 from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.capture import Replay
-from litebert.train.feed import Micro, fitting, packed, split
+from litebert.train.feed import Micro, fitting, pack_all, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import evaluate, protocol
 from litebert.train.objective import PRECISIONS
@@ -78,11 +79,12 @@ class Part:
     micro: Micro
     weights: Tensor  # (2,): of a masked piece, of a pair
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.micro.packed.sizes
+
     def tensors(self) -> list[Tensor]:
-        found = [self.weights]
-        for holder in (self.micro, self.micro.boundaries):
-            found += [value for value in vars(holder).values() if isinstance(value, Tensor)]
-        return found
+        return [self.weights, self.micro.block]
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[st
         for made in take_steps(feed, trainee.optimizer, work_of(session, trainee, stage)):
             assert isinstance(made.update, Batched)
             step, place, stop = step + 1, made.update.place, made.update.stop
-            totals.add(made.done, [part.micro for part in made.update.parts], recipe, stage.phase.passes)
+            totals.add(made.done, [part.micro.packed for part in made.update.parts], recipe, stage.phase.passes)
             if step % run.log_every == 0 or step == steps:
                 line = totals.line(step, stage, plan, made.update.rate, PAIR[recipe.data.objective])
                 session.tell(line | {"gradient_bytes": trainee.gradient_bytes})
@@ -186,15 +188,14 @@ def updates(
     rank, ranks = processes.rank, processes.ranks
     stream = Stream(data.shards, data.examples(phase.length), phase.batch, run.seed, "train", rank, ranks)
     at_once = run.micro_batch or fitting(with_layers(model, phase.passes), phase.length, processes.device)
-    with closing(batches(stream, place, run.workers)) as source:
-        for batch, after in source:
-            masked, stop = processes.total(len(batch.positions), max(asked, default=0))
+    fill = processes.device.type == "cuda"
+    make = partial(pack_all, size=at_once, longest=phase.length, pad_id=model.pad_id, fill=fill)
+    with closing(batches(stream, place, run.workers, make=make)) as source:
+        for made, after in source:
+            masked, stop = processes.total(sum(part.masked for part in made), max(asked, default=0))
             each = torch.tensor([1 / masked, 1 / phase.batch], dtype=torch.float64)
             weights = to_device(each, processes.device)
-            parts = [
-                Part(packed(part, processes.device, phase.length, model.pad_id), weights)
-                for part in split(batch, at_once)
-            ]
+            parts = [Part(to_micro(part, processes.device), weights) for part in made]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
             yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, int(stop))
             step += 1

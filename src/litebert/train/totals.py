@@ -9,7 +9,7 @@ import torch
 
 from litebert.model.cost import training_flops
 from litebert.recipe import Recipe
-from litebert.train.feed import Micro
+from litebert.train.feed import Packed
 from litebert.train.processes import Processes
 from litebert.train.schedule import Stage
 from litebert.train.steps import Done
@@ -51,15 +51,15 @@ class Totals:
         yield
         self.resume()
 
-    def add(self, done: Done, micros: Sequence[Micro], recipe: Recipe, passes: int) -> None:
-        counted = [float(sum(micro.masked for micro in micros)), float(sum(micro.examples for micro in micros))]
+    def add(self, done: Done, parts: Sequence[Packed], recipe: Recipe, passes: int) -> None:
+        counted = [float(sum(part.masked for part in parts)), float(sum(part.examples for part in parts))]
         here = torch.tensor([*counted, 1.0], dtype=torch.float64).to(self.sums.device, non_blocking=True)
         row = torch.cat([done.figures.double(), here[:2], done.norm.double()[None], here[2:]])
         self.sums += torch.where(done.taken > 0, row, 0.0)
         missed = 1 - done.taken.double()
         run = (self.skips[1] + 1) * missed  # in a row, so far
         self.skips = torch.stack([self.skips[0] + missed, run, torch.maximum(self.skips[2], run)])
-        pieces, squares = (sum(getattr(micro, name) for micro in micros) for name in ("pieces", "squares"))
+        pieces, squares = sum(part.pieces for part in parts), sum(part.squares for part in parts)
         self.pieces += pieces
         self.fresh[0] += pieces
         self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, int(counted[0]))
