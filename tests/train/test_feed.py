@@ -6,9 +6,10 @@ import torch
 
 from litebert.config import HeadConfig
 from litebert.corpus.batches import START, Stream, take
+from litebert.corpus.pack import IGNORED, pack, split
 from litebert.model.weights import build
 from litebert.recipe import DataConfig
-from litebert.train.feed import IGNORED, pack, split, to_micro
+from litebert.train.feed import to_micro
 from litebert.train.objective import prepare
 
 CPU = torch.device("cpu")

@@ -7,14 +7,22 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
+from torch.nn.attention import sdpa_kernel
 
-from litebert.config import UserError, preset
-from litebert.model.cost import PRETRAINING
-from litebert.model.heads import Network
+from litebert.config import ModelConfig, UserError, preset
+from litebert.corpus.examples import Batch
+from litebert.corpus.pack import pack
 from litebert.model.memory import MASKED, largest_batch, step_memory
 from litebert.model.weights import build
+from litebert.recipe import DataConfig, OptimizerConfig, RunConfig
+from litebert.train.feed import Micro, to_micro
+from litebert.train.objective import pretraining_heads
+from litebert.train.pretrain import KERNELS
+from litebert.train.processes import Processes
+from litebert.train.steps import one_step
+from litebert.train.trainee import Snapshot, assemble
 
 POINTS = (
     ("albert-base", 128),
@@ -37,7 +45,7 @@ def bench_memory(
         batch = largest_batch(config, length, budget)
         say(f"{name}, length {length}, batch {batch}")
         estimate = step_memory(config, batch, length).total
-        peak = _peak(build(config, PRETRAINING), batch, length)
+        peak = _peak(config, batch, length)
         rows.append(
             {
                 "model": name,
@@ -60,24 +68,34 @@ def bench_memory(
     }
 
 
-def _peak(network: Network, batch: int, length: int) -> int:
+def _peak(config: ModelConfig, batch: int, length: int) -> int:
+    """Of a step of training on full examples of random pieces."""
     gc.collect()
     torch.cuda.empty_cache()
-    network.cuda().train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
-    pieces = batch * length
-    for _ in range(3):
-        torch.cuda.reset_peak_memory_stats()
-        ids = torch.randint(5, network.config.vocab_size, (batch, length), device="cuda")
-        positions = torch.randperm(pieces, device="cuda")[: round(MASKED * pieces)].sort().values
-        labels = ids.flatten()[positions]
-        swapped = torch.randint(2, (batch,), device="cuda")
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            logits = network(ids, token_type_ids=torch.zeros_like(ids), positions=positions)
-            loss = F.cross_entropy(logits["mlm"], labels) + F.cross_entropy(logits["pair"], swapped)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    peak = torch.cuda.max_memory_allocated()
-    network.cpu()
-    return peak
+    device = torch.device("cuda")
+    heads = pretraining_heads(config, DataConfig())
+    start = Snapshot(config, heads, dict(build(config, heads).state_dict()), {}, 0)
+    trainee = assemble(start, OptimizerConfig(), RunConfig(), Processes(device))
+    rng, masked = np.random.default_rng(0), round(MASKED * batch * length)
+
+    def loss(micro: Micro) -> tuple[torch.Tensor, torch.Tensor]:
+        sums = trainee.model(micro).sums()
+        return sums[0] / masked + sums[2] / batch, sums
+
+    with sdpa_kernel(KERNELS, set_priority=True):
+        for _ in range(3):
+            ids = rng.integers(5, config.vocab_size, (batch, length), dtype=np.int32)
+            positions = np.sort(rng.choice(batch * length, masked, replace=False))
+            made = Batch(
+                ids,
+                np.zeros_like(ids),
+                np.full(batch, length),
+                positions,
+                ids.ravel()[positions],
+                rng.integers(0, 2, batch),
+                np.zeros(1, dtype=np.int64),
+            )
+            micro = to_micro(pack(made, length, config.pad_id, True), device)
+            torch.cuda.reset_peak_memory_stats()
+            one_step([micro], trainee.model, trainee.optimizer, loss, 1.0)
+    return torch.cuda.max_memory_allocated()

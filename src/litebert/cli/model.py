@@ -137,7 +137,7 @@ def _fit(name: str, config: ModelConfig, fit: str, as_json: bool) -> None:
     )
     heads = " and ".join(head.kind for head in pretraining_heads(config)) or "the encoder"
     typer.echo(
-        f"one step of {heads}: AdamW, bf16 autocast, fp32 master weights, no activation checkpointing; "
+        f"one step of {heads}: compiled, bf16 over fp32 master weights, no activation checkpointing; "
         f"{size(CONTEXT)} are left for the process itself"
     )
 

@@ -1,7 +1,8 @@
 """A config, a batch and a length -> the GPU memory of one pre-training step, and the largest batch that fits a card.
 
-The step: masked LM and sentence pair, AdamW, bf16 autocast over fp32 master weights, fused attention, no activation
-checkpointing, 15 % of the pieces predicted. `litebert bench memory` compares the estimate with what a GPU allocates.
+The step is that of `litebert pretrain`: masked LM and sentence pair, compiled, bf16 over fp32 master weights, fused
+attention, no activation checkpointing, 15 % of the pieces predicted. `litebert bench memory` compares the estimate with
+what a GPU allocates.
 """
 
 import re
@@ -32,9 +33,7 @@ _UNITS = {
 class StepMemory:
     """Bytes that PyTorch has allocated at the worst moment of a step."""
 
-    weights: (
-        int  # fp32 master weights, their bf16 copies, AdamW's two moments; gradients when they outweigh activations
-    )
+    weights: int  # fp32 master weights and two moments; gradients and the update when they outweigh activations
     activations: int  # what the forward pass keeps for the backward pass
     passing: int  # buffers of the moment: the loss over the vocabulary, or one layer's backward pass
 
@@ -48,22 +47,21 @@ def step_memory(config: ModelConfig, batch: int, length: int) -> StepMemory:
     hidden, ffn, width = config.hidden_size, config.ffn_size, config.embedding_size
     parameters = _parameters(config)
     pieces, masked = batch * length, round(MASKED * batch * length)
-    dropped = 2 if config.dropout else 0  # a byte an element and mask
     layer = (
-        (2 + 6 + 2 + 4) * hidden  # bf16 input, q k v, what was seen; fp32 sum into the norm
+        (2 + 6 + 2 + 2) * hidden  # bf16 input, q k v, what was seen, sum into the norm
         + 4 * config.heads  # log-sum-exp of the attention rows
-        + (2 + 4) * hidden  # bf16 input and fp32 sum of the feed-forward
+        + (2 + 2) * hidden  # bf16 input and sum of the feed-forward
         + 4 * ffn  # bf16 before and after the activation
-        + dropped * hidden
+        + (2 if config.dropout else 0) * hidden  # a byte an element and mask
         + 16  # mean and deviation of two norms
     )
-    embedding = 4 * width + 2 * width + 8 * 4 + (width if config.dropout else 0)
+    embedding = 4 * width + 2 * width + 8 * 4
     per_masked = 2 * hidden + 8 * width + 4 * hidden
-    kept = pieces * (config.depth * layer + embedding + 4 * hidden) + masked * per_masked
-    loss = masked * 14 * config.vocab_size  # bf16 logits, fp32 log-probabilities and two gradients of their size
+    kept = pieces * (config.depth * layer + embedding + 2 * hidden) + masked * per_masked
+    loss = masked * 8 * config.vocab_size  # bf16 logits and their gradient, and what passes between them
     block = pieces * (4 * hidden + 4 * ffn + 10 * hidden)  # gradients inside one layer
-    start = StepMemory(weights=14 * parameters, activations=kept, passing=max(loss, block) + WORKSPACE)
-    end = StepMemory(weights=18 * parameters, activations=pieces * (embedding + 8 * hidden), passing=WORKSPACE)
+    start = StepMemory(weights=12 * parameters, activations=kept, passing=max(loss, block) + WORKSPACE)
+    end = StepMemory(weights=24 * parameters, activations=0, passing=WORKSPACE)  # the optimizer's step
     return max(start, end, key=lambda moment: moment.total)
 
 

@@ -14,9 +14,10 @@ import torch
 
 from litebert.config import ExampleConfig, MaskConfig
 from litebert.corpus.batches import START, Stream, take
+from litebert.corpus.pack import IGNORED, pack_all
 from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.feed import IGNORED, pack_all, to_micro
+from litebert.train.feed import to_micro
 from litebert.train.processes import Processes
 
 SEED = 20_191_113

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.config import HeadConfig, ModelConfig, UserError
+from litebert.corpus.pack import IGNORED
 from litebert.model.cost import PRETRAINING
 from litebert.model.heads import Network
 from litebert.recipe import DataConfig
-from litebert.train.feed import IGNORED, Micro
+from litebert.train.feed import Micro
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 

@@ -17,13 +17,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from litebert.corpus.batches import Place, Stream, batches
+from litebert.corpus.pack import pack_all
 from litebert.model.cost import training_flops
 from litebert.model.packing import to_device
 from litebert.recipe import Recipe
 from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.capture import Replay
-from litebert.train.feed import Micro, fitting, pack_all, to_micro
+from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import evaluate, protocol
 from litebert.train.objective import PRECISIONS

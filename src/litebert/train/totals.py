@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from litebert.corpus.pack import Packed
 from litebert.model.cost import training_flops
 from litebert.recipe import Recipe
-from litebert.train.feed import Packed
 from litebert.train.processes import Processes
 from litebert.train.schedule import Stage
 from litebert.train.steps import Done
