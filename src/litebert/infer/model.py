@@ -12,6 +12,7 @@ import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
 from litebert.files import first_line
+from litebert.infer.fill import Guess, fill
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
 from litebert.model.weights import CHECKPOINTS, OURS, load_network, save_network
@@ -44,6 +45,10 @@ class Model:
     def labels(self) -> tuple[str, ...]:
         """The names of what its classify or tag head tells apart; none for other heads."""
         return next((head.labels for head in self.network.head_configs if head.labels), ())
+
+    def fill(self, text: str, top: int = 5, passes: int | None = None) -> list[list[Guess]]:
+        """The likeliest pieces for each mask in a text, best first."""
+        return fill(self, text, top, passes)
 
     def save(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
         """A folder that `load` reads back: each shared weight once, in the type it came in unless another is said."""

@@ -1,0 +1,81 @@
+"""Runs -> pictures of how they learned: losses and accuracies over pieces, steps or seconds, one line a run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from litebert.strict import UserError
+
+PANELS = (  # title, kind of line, section of it, keys of which the first found is drawn
+    ("training: masked loss", "train", None, ("masked_loss",)),
+    ("held out: masked accuracy", "held-out", "protocol", ("masked_accuracy",)),
+    ("held out: order or next accuracy", "held-out", "protocol", ("order_accuracy", "next_accuracy")),
+    ("training: pieces a second", "train", "time", ("pieces_per_second",)),
+)
+AXES = {"steps": "steps", "pieces": "pieces seen", "minutes": "minutes of training"}
+
+
+def read_run(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics, each with the pieces and minutes it was written after."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        raise UserError(f"{folder} holds no metrics.jsonl, so it is not the directory of a run")
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            raise UserError(f"{path}, line {number}, is not JSON") from None
+    seen: dict[str, float] = {"pieces": 0.0, "minutes": 0.0}
+    for line in lines:  # evaluations stand after the training line of their step, or near it
+        if line["kind"] == "train":
+            seen = {"pieces": line["pieces"], "minutes": line["time"]["seconds"] / 60}
+        line["at"] = seen | {"steps": line["step"]}
+    return lines
+
+
+def series(lines: list[dict[str, Any]], kind: str, section: str | None, keys: tuple[str, ...], axis: str) -> Any:
+    """(x, y) of what a panel draws; the last evaluation belongs to those on the way."""
+    points = []
+    for line in lines:
+        if line["kind"] == kind or (kind == "held-out" and line["kind"] == "final"):
+            values = line[section] if section else line
+            key = next((key for key in keys if key in values), None)
+            if key is not None:
+                points.append((line["at"][axis], values[key]))
+    return points
+
+
+def plot_curves(folders: list[Path], to: Path, axis: str = "minutes") -> dict[str, Any]:
+    """Draw the runs into one picture; returns where each of them ended."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError("pictures are drawn with matplotlib; install it with: pip install 'litebert[plot]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    if axis not in AXES:
+        raise UserError(f"--over {axis!r}; allowed: {', '.join(AXES)}")
+    runs = {str(folder): read_run(folder) for folder in folders}
+    figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), constrained_layout=True)
+    for place, (title, kind, section, keys) in zip(axes.flat, PANELS, strict=True):
+        for name, lines in runs.items():
+            points = series(lines, kind, section, keys, axis)
+            if points:
+                place.plot(*zip(*points, strict=True), marker="." if kind == "held-out" else "", label=Path(name).name)
+        place.set_title(title)
+        place.set_xlabel(AXES[axis])
+        place.grid(alpha=0.3)
+        for edge in ("top", "right"):
+            place.spines[edge].set_visible(False)
+    axes.flat[0].legend()
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(to, dpi=110)
+    except (OSError, ValueError) as problem:
+        raise UserError(f"cannot write {to}: {problem}") from None
+    finally:
+        pyplot.close(figure)
+    looks = {name: [line["protocol"] for line in lines if "protocol" in line] for name, lines in runs.items()}
+    return {"picture": str(to), "runs": {name: each[-1] if each else {} for name, each in looks.items()}}
