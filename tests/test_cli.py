@@ -65,12 +65,12 @@ def test_plain_output_names_every_part():
         assert part in text
 
 
-def test_the_demo_checks_itself():
-    found = as_json("demo")
-    assert found["parameters"]["albert-base"] == 11_683_584
-    assert max(found["largest_differences"].values()) < 1e-5
-    assert found["masked_loss"] == pytest.approx(8.99, abs=0.2)  # ln 8000: nothing has been learnt
-    assert "all of it agrees" in run("demo").stdout
+def test_the_demo_trains_and_fills_a_mask():
+    found = as_json("demo", "--steps", "60")
+    assert found["parameters"]["albert-base"] == 11683584
+    accuracies = [look["masked_accuracy"] for look in found["held_out"]]
+    assert accuracies[0] < 0.01 < accuracies[-1]
+    assert len(found["fill"]) == 5
 
 
 def test_export_and_convert_go_round(small, tmp_path):

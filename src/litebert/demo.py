@@ -1,92 +1,79 @@
-"""`litebert demo`: from the novels that ship with the package to masked batches, through a model, and checked."""
+"""`litebert demo`: from the novels that ship with the package to a pre-trained ALBERT that fills a mask."""
 
-import math
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from litebert.config import PRESETS, ExampleConfig, HeadConfig, UserError
+from litebert.config import PRESETS, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.build import BuildOptions, build
 from litebert.corpus.engines import Local
-from litebert.corpus.examples import Batch
 from litebert.corpus.inspect import show
 from litebert.corpus.read import Bad, find_sources, read_documents
-from litebert.infer.model import Model, load
-from litebert.model.heads import Network
-from litebert.model.packing import pack
-from litebert.model.published import unshare
-from litebert.model.weights import build as build_network
-from litebert.model.weights import fill
-from litebert.recipe import load_recipe
+from litebert.infer.model import load
+from litebert.recipe import Recipe, apply_sets, load_recipe, to_toml
+from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TrainSettings, train_tokenizer
+from litebert.train.pretrain import pretrain
+from litebert.train.processes import joined
 
 FAMILY = tuple(name for name in PRESETS if not name.endswith(("-v1", "-v2")))
-TOLERANCE = 1e-5
+SENTENCE = "He looked at her for a moment, and then he [MASK] away."
+Say = Callable[[str], object]
 
 
-def run_demo(say: Callable[[str], object]) -> dict[str, float]:
-    """Largest differences between what must be equal, and the loss before training; raises if something is off."""
-    config = load_recipe("cpu-demo").model
-    network = build_network(config, [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=0).eval()
-    batch = text_to_batch(config.vocab_size, say)
-    ids = torch.from_numpy(batch.input_ids).long()
-    mask = torch.from_numpy(batch.attention_mask).long()
-    with torch.inference_mode():
-        logits = network(ids, mask, positions=torch.from_numpy(batch.positions))["mlm"]
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(batch.labels).long()).item()
-        say(
-            f"through {sum(p.numel() for p in network.parameters()):,} fresh weights: masked loss {loss:.2f}, "
-            f"a guess among {config.vocab_size:,} pieces is {math.log(config.vocab_size):.2f}"
-        )
-        found = equivalences(network, ids, mask)
-    for what, gap in found.items():
-        say(f"{what}: largest difference {gap:.1e}")
-    if max(found.values()) > TOLERANCE or abs(loss - math.log(config.vocab_size)) > 1:
-        raise UserError("what must be equal is not; please report this with your torch version")
-    return found | {"masked loss": loss}
-
-
-def text_to_batch(vocab_size: int, say: Callable[[str], object]) -> Batch:
-    """A tokenizer, shards and one masked batch, from ten novels."""
-    with resources.as_file(resources.files("litebert") / "data" / "books.txt.xz") as books:
-        with tempfile.TemporaryDirectory() as folder:
-            texts = read_documents(find_sources([books]), "text", Bad())
-            tokenizer, counts = train_tokenizer(texts, TrainSettings(vocab_size=vocab_size))
-            say(f"a tokenizer of {len(tokenizer):,} pieces from {counts.sentences:,} lines of ten novels")
-            manifest = build([books], tokenizer, folder, BuildOptions(), Local(1))
-            say(f"shards of {manifest['counts']['documents']} documents, {manifest['counts']['pieces']:,} pieces")
-            stream = Stream(folder, ExampleConfig(length=128), 16)
-            batch, _ = take(stream.examples(), stream, START)
-        pieces = show(batch, 0, tokenizer)
-        text = "".join(f"[{each.piece}]" if each.predicted else each.piece for each in pieces)
-        say(f"the first example, what is to be predicted in brackets:\n  {text.replace('▁', ' ').strip()}")
-        return batch
-
-
-def equivalences(network: Network, ids: Tensor, mask: Tensor) -> dict[str, float]:
-    """Ways to the same answer, and how far apart they come out."""
-    config, real = network.config, mask.bool()
-    padded = network.encoder(ids, mask)[real]
-    row, boundaries = pack(ids, mask)
-    wide, state = unshare(config, dict(network.state_dict()))
-    deeper = build_network(replace(config, layers=2 * config.layers), network.head_configs, seed=0).eval()
+def run_demo(say: Say, steps: int | None = None) -> dict[str, Any]:
+    """What the small model scores on text it has not seen, before and after; raises if it learned nothing."""
+    recipe = load_recipe("cpu-demo", [f"run.steps={steps}"] if steps else [])
     with tempfile.TemporaryDirectory() as folder:
-        Model(network=network).save(Path(folder))
-        loaded = load(folder)
-    answers = {
-        "unpadded and padded": network.encoder(row, boundaries=boundaries),
-        "one shared layer and a copy of it for every layer": fill(
-            wide, network.head_configs, state, "the copy"
-        ).encoder(ids, mask)[real],
-        "saved and loaded": loaded.encoder(ids, mask)[real],
-    }
-    found = {what: (answer - padded).abs().max().item() for what, answer in answers.items()}
-    twice = network.encoder(ids, mask, passes=2 * config.layers)[real]
-    found["twice the passes and twice the layers"] = (twice - deeper.encoder(ids, mask)[real]).abs().max().item()
-    return found
+        shards, run = Path(folder) / "shards", Path(folder) / "run"
+        tokenizer = text_to_shards(recipe.model.vocab_size, shards, say)
+        show_example(shards, recipe, tokenizer, say)
+        say(f"pre-training {recipe.run.steps:,} steps on this machine's CPU:")
+        looks = train(recipe, shards, run, say)
+        guesses = load(run).fill(SENTENCE)[0]
+    say(SENTENCE)
+    say(f"  {', '.join(f'{each.text} {100 * each.probability:.0f} %' for each in guesses)}")
+    before, after = (looks[at]["protocol"]["masked_accuracy"] for at in (0, -1))
+    if not after > before:
+        raise UserError("training did not raise the held-out accuracy; please report this with your torch version")
+    return {"held_out": [look["protocol"] for look in looks], "fill": [each.text for each in guesses]}
+
+
+def text_to_shards(vocab_size: int, shards: Path, say: Say) -> Tokenizer:
+    with resources.as_file(resources.files("litebert") / "data" / "books.txt.xz") as books:
+        texts = read_documents(find_sources([books]), "text", Bad())
+        tokenizer, counts = train_tokenizer(texts, TrainSettings(vocab_size=vocab_size))
+        say(f"a tokenizer of {len(tokenizer):,} pieces from {counts.sentences:,} lines of ten novels")
+        manifest = build([books], tokenizer, shards, BuildOptions(), Local(1))
+    say(f"shards of {manifest['counts']['documents']} documents, {manifest['counts']['pieces']:,} pieces")
+    return tokenizer
+
+
+def show_example(shards: Path, recipe: Recipe, tokenizer: Tokenizer, say: Say) -> None:
+    stream = Stream(str(shards), recipe.data.examples(recipe.phases[0].length), 16)
+    batch, _ = take(stream.examples(), stream, START)
+    text = "".join(f"[{each.piece}]" if each.predicted else each.piece for each in show(batch, 0, tokenizer))
+    say(f"the first example, what is to be predicted in brackets:\n  {text.replace('▁', ' ').strip()}")
+
+
+def train(recipe: Recipe, shards: Path, run: Path, say: Say) -> list[dict[str, Any]]:
+    """The run, told briefly; returns its looks at the held-out text."""
+    import tomllib
+
+    looks: list[dict[str, Any]] = []
+
+    def tell(line: dict[str, Any]) -> None:
+        if line["kind"] in ("held-out", "final"):
+            looks.append(line)
+            found = line["protocol"]
+            accuracy = f"{100 * found['masked_accuracy']:.1f} ± {100 * found['masked_accuracy_error']:.1f} %"
+            bits = f"{found['bits_per_character']:.2f} bits a character"
+            say(f"  step {line['step']:5,}: {accuracy} of the masked pieces of unseen text right, {bits}")
+
+    chosen = apply_sets(tomllib.loads(to_toml(recipe)), [f"data.shards={str(shards)!r}"])
+    with joined("cpu") as processes:
+        pretrain(chosen, run, False, processes, tell)
+    return looks

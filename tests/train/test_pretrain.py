@@ -243,6 +243,13 @@ def test_losses_of_masked_words_alone_need_no_pooler(train):
         train(model={"pooler": False})
 
 
+def test_a_corpus_without_held_out_documents_trains_and_says_that_nothing_is_scored(train, corpus):
+    folder, told = train(data={"shards": str(corpus("unigram", "en", 300))}, evaluate={"every": 5})
+    assert told[0]["text"].startswith("no score on unseen text: the held-out part of")
+    assert not any(line["kind"] in ("held-out", "final") for line in told)
+    assert litebert.load(folder).tokenizer is not None
+
+
 def test_a_recipe_written_out_reads_back_the_same(table, tmp_path):
     recipe = apply_sets(table(phases=GROWING), ['run.init_from="a \\"strange\\" name"', "optimizer.kind=adamw"])
     (tmp_path / "again.toml").write_text(to_toml(recipe))

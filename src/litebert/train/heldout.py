@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from litebert.config import ExampleConfig, MaskConfig
+from litebert.config import ExampleConfig, MaskConfig, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.pack import IGNORED, pack_all
 from litebert.recipe import DataConfig
@@ -32,6 +32,15 @@ def protocol(data: DataConfig, positions: int) -> ExampleConfig:
     return ExampleConfig(
         layout="segment-pair", objective=data.objective, length=min(LENGTH, positions), short_rate=0.0, mask=mask
     )
+
+
+def unscored(folder: str, data: DataConfig, positions: int) -> str | None:
+    """Why nothing can be scored, if so: said before training, not after it."""
+    try:
+        Stream(folder, protocol(data, positions), 1, SEED, "held-out").examples(check=False)
+    except UserError as problem:
+        return f"no score on unseen text: {problem}"
+    return None
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.capture import Replay
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
-from litebert.train.heldout import evaluate, protocol
+from litebert.train.heldout import evaluate, protocol, unscored
 from litebert.train.objective import PRECISIONS
 from litebert.train.processes import Processes
 from litebert.train.run import PLAN, Run
@@ -65,6 +65,7 @@ class Session:
     processes: Processes
     run: Run | None  # the first process's; the others write nothing
     say: Say
+    scored: bool = True  # whether there are held-out documents to look at
 
     def tell(self, line: dict[str, Any]) -> None:
         if self.run is not None and line["kind"] != "note":
@@ -102,10 +103,11 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
     try:
         with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
             prepared = prepare(recipe, run, processes)
-            session = Session(recipe, prepared.tokenizer, processes, run, say)
+            problem = unscored(recipe.data.shards, recipe.data, recipe.model.positions)
+            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None)
             if run is not None:
                 run.append("environment.jsonl", environment(processes))
-            for note in prepared.notes:
+            for note in (*prepared.notes, *([problem] if problem else [])):
                 session.tell({"kind": "note", "text": note})
             return train(session, prepared, asked)
     except torch.OutOfMemoryError:
@@ -265,6 +267,8 @@ def look(
 ) -> dict[str, Any]:
     """The held-out documents by the common protocol, and with the run's own masking and length beside it."""
     begun, recipe = time.perf_counter(), session.recipe
+    if not session.scored:
+        return {}
     yardsticks = {
         "protocol": (protocol(recipe.data, recipe.model.positions), examples),
         "own": (recipe.data.examples(stage.phase.length), min(examples, 2048)),

@@ -1,0 +1,93 @@
+"""The held-out protocol: figures by hand, the same for any split, and honest about small corpora."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.config import HeadConfig
+from litebert.corpus.batches import START, Stream, take
+from litebert.corpus.pack import pack
+from litebert.model.weights import build
+from litebert.recipe import DataConfig
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.feed import to_micro
+from litebert.train.heldout import MOST_EPOCHS, SEED, evaluate, piece_lengths, protocol
+from litebert.train.objective import prepare
+from litebert.train.processes import Processes
+
+CPU = Processes(torch.device("cpu"))
+
+
+@pytest.fixture
+def objective(small):
+    network = build(small(vocab_size=100, positions=128), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1)
+    return prepare(network, torch.float64, False, False)
+
+
+def test_the_protocol_is_the_published_one():
+    found = protocol(DataConfig(), 512)
+    assert (found.length, found.objective, found.short_rate) == (128, "sop", 0.0)
+    mask = found.mask
+    assert (mask.rate, mask.unit, mask.ngram, mask.masked, mask.random) == (0.15, "piece", 1, 0.8, 0.1)
+    assert protocol(DataConfig(objective="nsp"), 64).length == 64
+    assert protocol(DataConfig(objective="nsp"), 64).objective == "nsp"
+
+
+def test_figures_are_those_counted_by_hand(objective, shards):
+    config = protocol(DataConfig(), 128)
+    found = evaluate(objective, str(shards), config, 10, CPU, at_once=3)
+    stream = Stream(str(shards), config, 10, SEED, "held-out")
+    batch, _ = take(stream.examples(), stream, START)
+    with torch.no_grad():
+        micro = to_micro(pack(batch, 128, 0, False), torch.device("cpu"))
+        guesses = objective.eval()(micro)
+    assert found["examples"] == 10
+    assert found["masked_accuracy"] == pytest.approx(guesses.masked_right.mean().item())
+    assert found["masked_loss"] == pytest.approx(guesses.masked.mean().item())
+    assert found["perplexity"] == pytest.approx(math.exp(guesses.masked.mean().item()))
+    assert found["order_accuracy"] == pytest.approx(guesses.pair_right.mean().item())
+    p = found["order_accuracy"]
+    assert found["order_accuracy_error"] == pytest.approx(math.sqrt(p * (1 - p) / 10))
+    tokenizer = Tokenizer.load(shards / "tokenizer")
+    characters = sum(len(tokenizer.piece(int(label))) for label in batch.labels)
+    assert found["bits_per_character"] == pytest.approx(guesses.masked.sum().item() / math.log(2) / characters)
+    owners = micro.owners.numpy()
+    right = np.bincount(owners, guesses.masked_right.numpy(), 10)
+    count = np.bincount(owners, minlength=10)
+    spread = ((right - found["masked_accuracy"] * count) ** 2).sum() ** 0.5 / count.sum()
+    assert found["masked_accuracy_error"] == pytest.approx(spread)
+
+
+def test_looking_changes_nothing(objective, shards):
+    objective.train()
+    before = [parameter.clone() for parameter in objective.parameters()]
+    config = protocol(DataConfig(), 128)
+    one, other = (evaluate(objective, str(shards), config, 20, CPU, at_once=size) for size in (4, 20))
+    assert one == pytest.approx(other)
+    assert objective.training
+    assert all(torch.equal(old, new) for old, new in zip(before, objective.parameters(), strict=True))
+
+
+def test_a_small_corpus_is_not_counted_for_a_large_one(objective, shards):
+    config = protocol(DataConfig(), 128)
+    found = evaluate(objective, str(shards), config, 10**6, CPU)
+    stream = Stream(str(shards), config, 1, SEED, "held-out")
+    limit = MOST_EPOCHS * len(stream.examples().epoch(0))
+    assert limit <= found["examples"] < limit + 256
+
+
+def test_characters_of_pieces():
+    assert piece_lengths(_Fake()).tolist() == [0, 4, 3, 1]
+
+
+class _Fake:
+    special_ids = frozenset({0})
+    pieces = ("[PAD]", "▁the", "##ing", "a")
+
+    def __len__(self):
+        return 4
+
+    def piece(self, index):
+        return self.pieces[index]
