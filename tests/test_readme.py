@@ -14,6 +14,10 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 QUICKER = {  # measurements, here only shown to run
     "bench forward": ["--repeats", "1", "--model", "albert-tiny"],
     "bench batches": ["--repeats", "1", "--length", "128", "--batch", "16"],
+    "bench pretrain": shlex.split(
+        "--no-peer --device cpu --model albert-tiny --length 64 --batch 4 --steps 1 --rounds 1 --workers 0"
+    ),
+    "pretrain cpu-demo": shlex.split("--set run.steps=12 --set evaluate.every=0 --set evaluate.final_examples=32"),
 }
 
 

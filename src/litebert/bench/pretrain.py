@@ -11,7 +11,9 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,10 +24,12 @@ from litebert.config import ModelConfig, UserError, preset
 from litebert.corpus.batches import START, Stream, batches
 from litebert.corpus.shards import read_manifest
 from litebert.model.cost import training_flops
+from litebert.model.heads import Network
 from litebert.model.published import publish
 from litebert.model.weights import build
 from litebert.recipe import DataConfig, OptimizerConfig, Phase, Recipe, RunConfig
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.growth import with_layers
 from litebert.train.objective import pretraining_heads
 from litebert.train.pretrain import KERNELS, Session, updates, work_of
 from litebert.train.processes import Processes
@@ -41,6 +45,7 @@ BATCHES = {  # to try: ours, the peer's, the peer's compiled
     "albert-large": ((128, 256), (64, 128), (64,)),
     "albert-xxlarge": ((32, 64), (16, 32), (32,)),
 }
+WARM = 12  # steps, so that whatever compiles, plans or records has done so
 KEPT = 8  # batches of the peer that lie on the device
 Runner = Callable[[int], tuple[float, float]]  # so many steps -> pieces and FLOPs
 
@@ -56,19 +61,21 @@ def bench_pretrain(
     workers: int = 4,
     device: str = "cuda",
     profile: bool = False,
+    passes: int = 0,
+    capture: bool = True,
     say: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     here = torch.device(device)
     if here.type == "cuda" and not torch.cuda.is_available():
         raise UserError("bench pretrain measures a CUDA device and there is none here; --device cpu to see it run")
-    read_manifest_of(shards)
+    read_manifest(Path(shards))
     rows: list[dict[str, Any]] = []
     kernels: dict[str, list[dict[str, Any]]] = {}
     for name in models:
-        config = preset(name)
+        config = with_layers(preset(name), passes)
         tried = (tuple(sizes),) * 3 if sizes else BATCHES.get(name, ((16, 32),) * 3)
         with sdpa_kernel(KERNELS, set_priority=True):
-            sides = _sides(name, config, shards, length, tried, peer, workers, here, say)
+            sides = _sides(name, config, shards, length, tried, peer, workers, capture, here, say)
             peak, found = _measure(sides, here, steps, rounds)
             if profile:
                 kernels[name] = _profile(sides["litebert"][1], here)
@@ -90,7 +97,14 @@ class Ours:
     """The real loop without its directory."""
 
     def __init__(
-        self, config: ModelConfig, shards: str, length: int, batch: int, workers: int, device: torch.device
+        self,
+        config: ModelConfig,
+        shards: str,
+        length: int,
+        batch: int,
+        workers: int,
+        capture: bool,
+        device: torch.device,
     ) -> None:
         processes = Processes(device)
         recipe = resolve(
@@ -99,7 +113,7 @@ class Ours:
                 data=DataConfig(shards=shards),
                 phases=(Phase(length=length, batch=batch, rate=1e-4),),
                 optimizer=OptimizerConfig(),
-                run=RunConfig(steps=1 << 20, workers=workers, micro_batch=batch),
+                run=RunConfig(steps=1 << 20, workers=workers, micro_batch=batch, capture="auto" if capture else "off"),
             ),
             device,
         )
@@ -132,14 +146,15 @@ class Peer:
     def __init__(
         self, config: ModelConfig, shards: str, length: int, batch: int, compiled: bool, device: torch.device
     ) -> None:
-        transformers, vocabulary = _transformers(), len(Tokenizer.load(f"{shards}/tokenizer"))
-        settings = publish_config(config, vocabulary)
+        transformers = _transformers()
+        config = replace(config, vocab_size=len(Tokenizer.load(f"{shards}/tokenizer")))
+        settings = publish_config(config)
         theirs = transformers.AlbertConfig(**settings, attn_implementation="sdpa")
         self.model = transformers.AlbertForPreTraining(theirs).to(device).train()
         self.call = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
         self.device, self.config = device, config
-        self.batches = list(_padded(shards, length, batch, device, vocabulary))
+        self.batches = list(_padded(shards, length, batch, device))
         self.turn = 0
 
     def __call__(self, count: int) -> tuple[float, float]:
@@ -162,7 +177,7 @@ class Peer:
 
 
 def _padded(
-    shards: str, length: int, batch: int, device: torch.device, vocabulary: int
+    shards: str, length: int, batch: int, device: torch.device
 ) -> Iterator[tuple[dict[str, Tensor], tuple[int, int, int]]]:
     """The peer's inputs, padded to the length, and what they hold: pieces, squares, masked."""
     stream = Stream(shards, DataConfig(shards=shards).examples(length), batch)
@@ -188,19 +203,13 @@ def _padded(
             yield {name: part.to(device) for name, part in inputs.items()}, held
 
 
-def publish_config(config: ModelConfig, vocabulary: int) -> dict[str, Any]:
-    from dataclasses import replace
-
-    small = replace(config, vocab_size=vocabulary)
+def publish_config(config: ModelConfig) -> dict[str, Any]:
+    """Its settings under the peer's names."""
     with torch.device("meta"):
-        from litebert.model.heads import Network
-
-        network = Network(small)
-    return {
-        key: value
-        for key, value in publish(small, (), dict(network.state_dict())).config.items()
-        if key not in ("architectures", "dtype", "torch_dtype", "model_type")
-    }
+        network = Network(config)
+    published = publish(config, (), dict(network.state_dict())).config
+    ours = ("architectures", "dtype", "torch_dtype", "model_type")
+    return {key: value for key, value in published.items() if key not in ours}
 
 
 def _sides(
@@ -211,12 +220,13 @@ def _sides(
     tried: Sequence[Sequence[int]],
     peer: bool,
     workers: int,
+    capture: bool,
     device: torch.device,
     say: Callable[[str], object],
 ) -> dict[str, tuple[int, Any]]:
     """Each side at the best of the batch sizes, warm."""
     makers: dict[str, tuple[Sequence[int], Callable[[int], Any]]] = {
-        "litebert": (tried[0], lambda batch: Ours(config, shards, length, batch, workers, device))
+        "litebert": (tried[0], lambda batch: Ours(config, shards, length, batch, workers, capture, device))
     }
     if peer:
         makers["transformers"] = (tried[1], lambda batch: Peer(config, shards, length, batch, False, device))
@@ -229,7 +239,7 @@ def _sides(
             made = rate = None
             try:
                 made = make(batch)
-                made(3)
+                made(WARM)
                 rate = _rate(made, device, 3)[0]
             except torch.OutOfMemoryError:
                 say(f"{name}: {side}, batch {batch}: out of memory")
@@ -299,12 +309,6 @@ def _clear(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def read_manifest_of(shards: str) -> None:
-    from pathlib import Path
-
-    read_manifest(Path(shards))
 
 
 def _transformers() -> Any:

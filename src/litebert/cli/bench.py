@@ -191,15 +191,28 @@ def pretrain(
     workers: Annotated[int, typer.Option(help="Processes that make batches.", min=0)] = 4,
     peer: Annotated[bool, typer.Option(help="Measure transformers beside it.")] = True,
     profile: Annotated[bool, typer.Option("--profile", help="Where the device's time goes, by kernel.")] = False,
+    passes: Annotated[int, typer.Option(help="Layers that run; 0: the preset's.", min=0)] = 0,
+    capture: Annotated[bool, typer.Option(help="Record short steps as CUDA graphs.")] = True,
     device: Annotated[str, typer.Option(help="cuda, or cpu to see it run.")] = "cuda",
     as_json: Json = False,
 ) -> None:
     """Pieces a second of a whole pre-training step beside transformers, eager and compiled."""
     from litebert.bench.pretrain import BATCHES, bench_pretrain
 
-    chosen = models or list(BATCHES)
     found = bench_pretrain(
-        str(shards), chosen, length, steps, rounds, batch or (), peer, workers, device, profile, say=progress
+        str(shards),
+        models or list(BATCHES),
+        length,
+        steps,
+        rounds,
+        batch or (),
+        peer,
+        workers,
+        device,
+        profile,
+        passes,
+        capture,
+        say=progress,
     )
     if as_json:
         print_json(found)
