@@ -66,6 +66,8 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     ranks, rank, local = (
         int(os.environ.get(name, value)) for name, value in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
     )
+    if device not in ("auto", "cuda", "cpu"):
+        raise UserError(f"--device {device!r}; allowed: auto, cuda, cpu")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if kind == "cuda":
         if not torch.cuda.is_available():

@@ -8,6 +8,7 @@ checkpoints/step-N/    a model folder with the optimizer's state beside it; whol
 model/                 the finished model
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -64,6 +65,14 @@ class Run:
         for part in (self._metrics, self.board, self._lock):
             if part is not None:
                 part.close()
+
+    def abandon(self) -> None:
+        """Close what came to nothing; a directory that was made for it goes too."""
+        if not self.begun():
+            (self.folder / "lock").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # there is something else in it
+                self.folder.rmdir()
+        self.close()
 
     def begun(self) -> bool:
         return (self.folder / RECIPE).is_file()

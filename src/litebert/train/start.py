@@ -45,7 +45,7 @@ def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
     try:
         agreed = _agree(recipe, run, resume, processes)
     except BaseException:
-        run.close()
+        run.abandon()
         raise
     return processes.share(agreed), run
 
