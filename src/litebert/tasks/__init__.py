@@ -1,0 +1,1 @@
+"""Benchmark or user files -> examples; logits -> predictions -> score."""
