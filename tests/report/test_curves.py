@@ -42,7 +42,8 @@ def test_what_cannot_be_drawn_is_one_line(tmp_path):
     with pytest.raises(UserError, match="holds no metrics"):
         read_run(tmp_path)
     with pytest.raises(UserError, match=r"line 5, is not JSON"):
-        read_run(write(tmp_path / "broken", extra="{"))
+        read_run(write(tmp_path / "broken", extra="{\n{}"))
+    assert len(read_run(write(tmp_path / "killed", extra='{"kind": "tr'))) == 4
     run = write(tmp_path / "good")
     with pytest.raises(UserError, match="--over 'hours'; allowed: steps, pieces, minutes"):
         plot_curves([run], tmp_path / "a.png", "hours")

@@ -118,10 +118,12 @@ def test_clipping_leaves_small_gradients_alone_and_refuses_none():
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf"), 3e38])
 @pytest.mark.parametrize("adapt", [True, False])
-def test_a_gradient_that_is_not_finite_changes_nothing(broken, adapt):
+@pytest.mark.parametrize("correct_bias", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_gradient_that_is_not_finite_changes_nothing(broken, adapt, correct_bias, first):
     torch.manual_seed(0)
     weights = [torch.nn.Parameter(torch.randn(6, 4)), torch.nn.Parameter(torch.randn(3))]
-    optimizer = Lamb([{"params": weights, "adapt": adapt, "weight_decay": 0.1}], LR)
+    optimizer = Lamb([{"params": weights, "adapt": adapt, "weight_decay": 0.1}], LR, correct_bias=correct_bias)
 
     def step(value):
         for weight in weights:
@@ -131,16 +133,18 @@ def test_a_gradient_that_is_not_finite_changes_nothing(broken, adapt):
         optimizer.step(take=finite)
         return norm, finite
 
-    assert step(1.0)[1] == 1
-    before = [weight.detach().clone() for weight in weights] + [
-        optimizer.state[weight][name].clone() for weight in weights for name in ("m", "v")
-    ]
+    if not first:
+        assert step(1.0)[1] == 1
+    moments = [optimizer.state[weight].get(name) for weight in weights for name in ("m", "v")]
+    before = [each.detach().clone() for each in weights]
+    before += [torch.zeros(1) if each is None else each.clone() for each in moments]
     norm, finite = step(broken)
     assert finite == 0
     assert not torch.isfinite(norm)
     after = [*weights, *(optimizer.state[weight][name] for weight in weights for name in ("m", "v"))]
-    assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert all((old == new).all() for old, new in zip(before, after, strict=True))
     assert step(1.0)[1] == 1
+    assert all(torch.isfinite(weight).all() for weight in weights)
     assert not torch.equal(before[0], weights[0])
 
 

@@ -243,6 +243,19 @@ def test_losses_of_masked_words_alone_need_no_pooler(train):
         train(model={"pooler": False})
 
 
+def test_masked_words_alone_with_a_pooler_that_nothing_teaches(train, monkeypatch):
+    """It stays as it is, through growth and resuming."""
+    settings = {"data": {"objective": "mlm"}, "run": {"steps": 12, "save_every": 3}, "phases": GROWING}
+    whole, _ = train(**settings)
+    pooler = weights(whole)["encoder.pooler.weight"]
+    first = load_file(whole / "checkpoints" / "step-00000009" / "model.safetensors")["encoder.pooler.weight"]
+    assert torch.equal(pooler, first)
+    shutil.rmtree(whole / "model")
+    shutil.rmtree(whole / "checkpoints" / "step-00000012")
+    again, _ = train(folder=whole, resume=True, **settings)
+    assert torch.equal(weights(again)["encoder.pooler.weight"], pooler)
+
+
 def test_a_corpus_without_held_out_documents_trains_and_says_that_nothing_is_scored(train, corpus):
     folder, told = train(data={"shards": str(corpus("unigram", "en", 300))}, evaluate={"every": 5})
     assert told[0]["text"].startswith("no score on unseen text: the held-out part of")
@@ -345,7 +358,7 @@ class TestErrors:
 
     def test_too_many_in_a_row_stop_the_run_with_the_last_checkpoint_intact(self, train, tmp_path, monkeypatch):
         spoil(monkeypatch, range(12, 40))
-        sentence = r"not finite in 3 steps in a row; .*the last checkpoint, step-00000010, is intact$"
+        sentence = r"not finite in 3 steps in a row; the last checkpoint, step-00000010, is intact; start again from it"
         settings = {"most_skips": 3, "log_every": 1}
         with pytest.raises(UserError, match=sentence):
             train(folder=tmp_path / "bad", run=settings)
@@ -354,9 +367,55 @@ class TestErrors:
         good, _ = train(run=settings)
         assert same(weights(good), weights(tmp_path / "bad"))
 
+    def test_a_row_of_skips_that_is_over_does_not_stop_the_run_again(self, train, tmp_path, monkeypatch):
+        """A checkpoint between the last of them and the line that would have told is not written."""
+        settings = {"most_skips": 3, "log_every": 10, "save_every": 7}
+        spoil(monkeypatch, range(2, 6))
+        with pytest.raises(UserError, match=r"not finite in 4 steps in a row; no checkpoint was written yet"):
+            train(folder=tmp_path / "bad", run=settings)
+        monkeypatch.undo()
+        train(folder=tmp_path / "bad", resume=True, run=settings)
+        good, _ = train(run=settings)
+        assert same(weights(good), weights(tmp_path / "bad"))
+
+    def test_the_very_first_step_may_be_skipped(self, train, monkeypatch):
+        spoil(monkeypatch, {1})
+        folder, told = train(optimizer={"kind": "adamw", "correct_bias": True})
+        assert next(line for line in told if line["kind"] == "train")["skipped"] == 1
+        assert all(torch.isfinite(tensor).all() for tensor in weights(folder).values())
+
+    def test_what_the_advice_says_can_be_done(self, train, tmp_path, monkeypatch):
+        """Out of memory: fewer at once, or activations computed again, and resume; it stays that way."""
+        spoil(monkeypatch, range(12, 40))
+        with pytest.raises(UserError):
+            train(folder=tmp_path / "bad", run={"most_skips": 3})
+        monkeypatch.undo()
+        train(folder=tmp_path / "bad", resume=True, run={"most_skips": 3, "checkpointing": True, "micro_batch": 4})
+        stored = load_recipe(str(tmp_path / "bad" / "recipe.toml"))
+        assert (stored.run.checkpointing, stored.run.micro_batch) == (True, 4)
+
+    def test_a_recipe_that_cannot_run_leaves_nothing_in_the_way(self, train, tmp_path):
+        with pytest.raises(UserError, match="too few for 2 phases"):
+            train(folder=tmp_path / "run", run={"steps": 1}, phases=GROWING)
+        assert not (tmp_path / "run").exists()
+        train(folder=tmp_path / "run", phases=GROWING)
+
+    def test_a_full_disk_while_logging_is_one_line(self, table, tmp_path):
+        """Files may not grow beyond 2 kB: the metrics reach that before any checkpoint."""
+        code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+        code += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from litebert.cli import main; main()"
+        recipe = tmp_path / "recipe.toml"
+        recipe.write_text(to_toml(apply_sets(table(run={"steps": 500, "log_every": 1, "save_every": 500}), [])))
+        words = ["pretrain", str(recipe), "--to", str(tmp_path / "run"), "--device", "cpu"]
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert done.returncode == 2, done.stderr
+        lines = [line for line in done.stderr.splitlines() if line.startswith("litebert: ")]
+        assert len(lines) == 1
+        assert "metrics.jsonl: File too large; no checkpoint was written yet" in lines[0]
+
     def test_out_of_memory_is_one_line(self, train, monkeypatch):
         def explode(*_):
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
 
         monkeypatch.setattr(objective, "masked_loss", explode)
         with pytest.raises(

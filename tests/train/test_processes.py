@@ -1,8 +1,10 @@
 """One process, several, and several parts of a batch: the same losses and the same weights."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,42 @@ def test_growth_across_processes(spread, train):
     alone, _ = train(phases=phases, **settings)
     together = spread("grown", 2, phases=phases, model={"sharing": "none"}, run={"steps": 8, "parallel": "fsdp"})
     assert gap(weights(alone), weights(together)) < 1e-5
+
+
+def test_a_pooler_that_nothing_teaches_does_not_stop_several_processes(spread, train):
+    settings = {"data": {"objective": "mlm"}, "run": {"steps": 6}}
+    alone, _ = train(**settings)
+    assert gap(weights(alone), weights(spread("pooler", 2, **settings))) < 1e-5
+
+
+def test_a_signal_to_all_processes_saves_once_and_says_so_once(tmp_path, table):
+    recipe, folder = tmp_path / "r.toml", tmp_path / "run"
+    recipe.write_text(to_toml(apply_sets(table(run={"steps": 100_000}), [])))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "litebert"]
+    words = ["pretrain", str(recipe), "--to", str(folder), "--device", "cpu"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*launch, *words], env=environment, stderr=subprocess.PIPE, text=True)
+    metrics_file = folder / "metrics.jsonl"
+    while not metrics_file.is_file() or not metrics_file.read_text():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    for child in children:
+        os.kill(int(child), signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert said.count("all of it is saved; go on with") == 1
+    assert len(list((folder / "checkpoints").glob("step-*"))) >= 1
+    assert not list((folder / "checkpoints").glob(".*"))
+
+
+def test_a_mistake_is_told_once(tmp_path, table):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "litebert"]
+    done = subprocess.run(
+        [*launch, "pretrain", "--resume", "--to", str(tmp_path / "none"), "--device", "cpu"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert done.stderr.count("litebert: there is no run in") == 1
+    assert "gloo" not in done.stderr

@@ -41,6 +41,11 @@ def test_each_phase_has_its_own_peak_and_may_warm_up_again():
     assert [rate_at(plan, step, 1.0) for step in (20, 21, 23, 24)] == [0.125, 0.25, 0.5, 0.5]
 
 
+def test_a_warm_up_longer_than_its_phase_takes_all_of_it():
+    plan = stages([Phase(rate=1.0, warmup=50, share=1), Phase(rate=1.0, share=3)], 40)
+    assert [rate_at(plan, step, 1.0) for step in (0, 4, 9, 10)] == [0.1, 0.5, 1.0, 1.0]
+
+
 def test_a_budget_is_filled():
     phases = [Phase(share=0.5), Phase(share=0.5)]
     steps = steps_in(phases, [0.01, 0.03], 60)

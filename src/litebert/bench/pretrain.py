@@ -115,7 +115,7 @@ class Ours:
                 optimizer=OptimizerConfig(),
                 run=RunConfig(steps=1 << 20, workers=workers, micro_batch=batch, capture="auto" if capture else "off"),
             ),
-            device,
+            processes,
         )
         session = Session(recipe, Tokenizer.load(f"{shards}/tokenizer"), processes, None, lambda _: None)
         heads = pretraining_heads(recipe.model, recipe.data)

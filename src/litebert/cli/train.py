@@ -1,5 +1,6 @@
 """`litebert pretrain`."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +30,7 @@ def pretrain(
 
     if to is None:
         raise UserError("say where the run shall live: --to DIRECTORY")
-    changes = [*(sets or []), *([f'run.init_from="{init_from}"'] if init_from else [])]
+    changes = [*(sets or []), *([f"run.init_from={json.dumps(init_from)}"] if init_from else [])]
     if recipe is None and changes:
         raise UserError("--set and --init-from change a recipe; name it")
     if recipe is None and not resume:

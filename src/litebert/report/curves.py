@@ -21,11 +21,13 @@ def read_run(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise UserError(f"{folder} holds no metrics.jsonl, so it is not the directory of a run")
     lines: list[dict[str, Any]] = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    texts = path.read_text(encoding="utf-8").splitlines()
+    for number, text in enumerate(texts, 1):
         try:
             lines.append(json.loads(text))
         except ValueError:
-            raise UserError(f"{path}, line {number}, is not JSON") from None
+            if number < len(texts):  # the last one may be that of a killed process
+                raise UserError(f"{path}, line {number}, is not JSON") from None
     seen: dict[str, float] = {"pieces": 0.0, "minutes": 0.0}
     for line in lines:  # evaluations stand after the training line of their step, or near it
         if line["kind"] == "train":

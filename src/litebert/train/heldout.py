@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from litebert.config import ExampleConfig, MaskConfig, UserError
-from litebert.corpus.batches import START, Stream, take
-from litebert.corpus.pack import IGNORED, pack_all
+from litebert.corpus.batches import START, Stream, skip, take
+from litebert.corpus.pack import IGNORED, pack
 from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.feed import to_micro
+from litebert.train.feed import Micro, to_micro
+from litebert.train.objective import Guesses
 from litebert.train.processes import Processes
 
 SEED = 20_191_113
 MOST_EPOCHS = 4  # a small held-out part is seen with so many masks, no more: it does not become larger by repetition
-AT_ONCE = 256
+AT_ONCE = 128
 LENGTH = 128
 
 
@@ -45,52 +47,57 @@ def unscored(folder: str, data: DataConfig, positions: int) -> str | None:
 
 @torch.no_grad()
 def evaluate(
-    model: torch.nn.Module, folder: str, config: ExampleConfig, wanted: int, processes: Processes, at_once: int = 64
+    model: torch.nn.Module, folder: str, config: ExampleConfig, wanted: int, processes: Processes
 ) -> dict[str, Any]:
-    """`model` is an objective, wrapped for many devices or not."""
-    ranks = processes.ranks
-    size = AT_ONCE * ranks
-    stream = Stream(folder, config, size, SEED, "held-out", processes.rank, ranks)
+    """`model` is an objective, wrapped for many devices or not. The examples are the same for any number of them."""
+    stream = Stream(folder, config, 1, SEED, "held-out")
     examples = stream.examples(check=False)
-    limit = min(wanted, MOST_EPOCHS * len(examples.epoch(0)))
-    if limit < size:
-        size = max(1, limit // ranks) * ranks
-        stream = replace(stream, size=size)
+    once = len(examples.epoch(0))
+    limit = min(wanted, MOST_EPOCHS * once)
+    turns = -(-limit // AT_ONCE)
     characters = piece_lengths(Tokenizer.load(Path(folder) / "tokenizer"))
     sums = torch.zeros(9, dtype=torch.float64, device=processes.device)
-    seen = [0, 0]
-    place = START
+    spelled = 0
     training = model.training
     model.eval()
-    for _ in range(max(1, -(-limit // size))):
-        batch, place = take(examples, stream, place)
-        seen[0] += len(batch.lengths)
-        seen[1] += int(characters[batch.labels].sum())
-        for part in pack_all(batch, at_once, config.length, examples.pad_id, processes.device.type == "cuda"):
-            micro = to_micro(part, processes.device)
-            guesses = model(micro)
-            right = sums.new_zeros(part.examples).index_add(0, micro.owners, guesses.masked_right.double())
-            real = (micro.labels != IGNORED).double()
-            count = sums.new_zeros(part.examples).index_add(0, micro.owners, real)
-            pair = [guesses.pair.double(), guesses.pair_right.double()]
-            rows = [guesses.masked.double(), right, count, right**2, right * count, count**2, *pair]
-            sums += torch.stack([*(row.sum() for row in rows), sums.new_tensor(float(len(pair[0])))])
+    for first in range(0, turns, processes.ranks):  # sharded weights need all processes at work, or none
+        turn = first + processes.rank
+        start = min(turn, turns - 1) * AT_ONCE
+        size = min(AT_ONCE, limit - start)
+        batch, _ = take(examples, replace(stream, size=size), skip(examples, START, start))
+        micro = to_micro(pack(batch, config.length, examples.pad_id, processes.device.type == "cuda"), processes.device)
+        counted = count(model(micro), micro, sums)
+        if turn < turns:
+            spelled += int(characters[batch.labels].sum())
+            sums += counted
     model.train(training)
-    return figures(processes.total(*sums.tolist(), *seen), config)
+    return figures([*processes.total(*sums.tolist(), spelled), limit, once], config)
+
+
+def count(guesses: Guesses, micro: Micro, like: Tensor) -> Tensor:
+    """What `figures` needs, added over the examples of a batch."""
+    nothing = like.new_zeros(micro.packed.examples)
+    right = nothing.index_add(0, micro.owners, guesses.masked_right.double())
+    real = nothing.index_add(0, micro.owners, (micro.labels != IGNORED).double())
+    pair = [guesses.pair.double(), guesses.pair_right.double()]
+    rows = [guesses.masked.double(), right, real, right**2, right * real, real**2, *pair, torch.ones_like(pair[0])]
+    return torch.stack([row.sum() for row in rows])
 
 
 def figures(sums: list[float], config: ExampleConfig) -> dict[str, Any]:
     """Sums over everything seen -> what is reported. The error of a share of pieces takes examples, not pieces, as what
-    was drawn: var ≈ Σ (rightᵢ - p·countᵢ)² / (Σ countᵢ)²."""
-    loss, right, count, right2, both, count2, pair_loss, pair_right, pairs, examples, characters = sums
-    accuracy = right / count
-    spread = max(0.0, right2 - 2 * accuracy * both + accuracy**2 * count2)
+    was drawn: var ≈ Σ (rightᵢ - p·countᵢ)² / (Σ countᵢ)²; and an example seen again with another mask is not another
+    example."""
+    loss, right, masked, right2, both, masked2, pair_loss, pair_right, pairs, characters, examples, once = sums
+    again = math.sqrt(max(1.0, examples / once))
+    accuracy = right / masked
+    spread = max(0.0, right2 - 2 * accuracy * both + accuracy**2 * masked2)
     found = {
         "examples": int(examples),
         "masked_accuracy": accuracy,
-        "masked_accuracy_error": math.sqrt(spread) / count,
-        "masked_loss": loss / count,
-        "perplexity": math.exp(min(700.0, loss / count)),
+        "masked_accuracy_error": again * math.sqrt(spread) / masked,
+        "masked_loss": loss / masked,
+        "perplexity": math.exp(min(700.0, loss / masked)),
         "bits_per_character": loss / math.log(2) / max(1.0, characters),
     }
     if pairs:
@@ -98,7 +105,7 @@ def figures(sums: list[float], config: ExampleConfig) -> dict[str, Any]:
         share = pair_right / pairs
         found |= {
             f"{name}_accuracy": share,
-            f"{name}_accuracy_error": math.sqrt(share * (1 - share) / pairs),
+            f"{name}_accuracy_error": again * math.sqrt(share * (1 - share) / pairs),
             f"{name}_loss": pair_loss / pairs,
         }
     return found

@@ -88,6 +88,8 @@ def prepare(network: Network, precision: torch.dtype, compiled: bool, checkpoint
     it is: layers that share weights are the same module, and those that do not share the code."""
     master = torch.promote_types(precision, torch.float32)
     network = network.to(master)
+    if "pair" not in network.heads and network.encoder.pooler is not None:
+        network.encoder.pooler.requires_grad_(False)  # nothing reads it, so nothing can teach it
     network.encoder.embeddings.compute = precision
     objective = Objective(network)
     trunk = network.encoder.trunk
@@ -95,7 +97,8 @@ def prepare(network: Network, precision: torch.dtype, compiled: bool, checkpoint
         if compiled:
             part.forward = torch.compile(part.forward, dynamic=True)
         if checkpointing:
-            part.forward = partial(checkpoint, part.forward, use_reentrant=False)
+            random = bool(network.config.dropout or network.config.attention_dropout)
+            part.forward = partial(checkpoint, part.forward, use_reentrant=False, preserve_rng_state=random)
     if compiled:
         embeddings = network.encoder.embeddings
         embeddings.forward = torch.compile(embeddings.forward, dynamic=True)  # type: ignore[method-assign]

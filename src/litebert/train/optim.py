@@ -59,12 +59,13 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_mul_(v, 1 - (1 - second) * take)
         torch._foreach_addcmul_(v, gradients, gradients, 1 - second)
         update = torch._foreach_sqrt(v)
+        made = group["steps"].clamp(min=1) if isinstance(group["steps"], Tensor) else max(1.0, group["steps"])
         if group["correct_bias"]:
-            torch._foreach_div_(update, _like((1 - second ** group["steps"]) ** 0.5, v[0]))
+            torch._foreach_div_(update, _like((1 - second**made) ** 0.5, v[0]))
         torch._foreach_add_(update, group["eps"])
         update = torch._foreach_div(m, update)
         if group["correct_bias"]:
-            torch._foreach_div_(update, _like(1 - first ** group["steps"], m[0]))
+            torch._foreach_div_(update, _like(1 - first**made, m[0]))
         if group["weight_decay"]:
             torch._foreach_add_(update, _local(weights), alpha=group["weight_decay"])
         if group["adapt"]:

@@ -29,7 +29,7 @@ from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import evaluate, protocol, unscored
 from litebert.train.objective import PRECISIONS
 from litebert.train.processes import Processes
-from litebert.train.run import PLAN, Run
+from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
 from litebert.train.start import Prepared, environment, open_run, prepare
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
@@ -44,6 +44,7 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.MATH,
 ]
 WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes
+NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
 PAIR = {"sop": "order", "nsp": "next", "mlm": ""}  # what the pair head tells
 
@@ -101,6 +102,10 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
     """Begin a run or go on with one; returns what the finished model scores."""
     recipe, run = open_run(recipe, folder, resume, processes)
     try:
+        ended = processes.on_lead(lambda: run.ended() if run is not None else None)
+        if ended is not None:
+            say({"kind": "note", "text": f"this run is finished; its model is in {folder / MODEL}"})
+            return ended
         with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
             prepared = prepare(recipe, run, processes)
             problem = unscored(recipe.data.shards, recipe.data, recipe.model.positions)
@@ -110,7 +115,9 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
             for note in (*prepared.notes, *([problem] if problem else [])):
                 session.tell({"kind": "note", "text": note})
             return train(session, prepared, asked)
-    except torch.OutOfMemoryError:
+    except RuntimeError as problem:
+        if not any(sign in str(problem) for sign in NO_MEMORY):
+            raise
         kept = run.intact() if run is not None else ""
         raise UserError(
             "out of memory; set run.micro_batch lower (examples at once), or run.checkpointing = true, and go on with "
@@ -150,8 +157,10 @@ def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[st
                     look(session, trainee, stage, step, recipe.evaluate.examples)
             if step % run.save_every == 0 or step == steps or stop:
                 with totals.paused():
+                    check_skips(session, totals)
                     save(session, trainee, step, place, totals)
             if stop and step < steps:
+                session.processes.wait()  # whoever leaves first is a failure to torchrun, which ends the others
                 raise Stopped(step, stop)
             if step == stage.end:
                 break
@@ -195,12 +204,13 @@ def updates(
     make = partial(pack_all, size=at_once, longest=phase.length, pad_id=model.pad_id, fill=fill)
     with closing(batches(stream, place, run.workers, make=make)) as source:
         for made, after in source:
-            masked, stop = processes.total(sum(part.masked for part in made), max(asked, default=0))
-            each = torch.tensor([1 / masked, 1 / phase.batch], dtype=torch.float64)
+            masked, stopping = processes.total(sum(part.masked for part in made), len(asked))
+            stop = (asked[-1] if asked else int(signal.SIGTERM)) if stopping else 0
+            each = torch.tensor([1 / max(1, masked), 1 / phase.batch], dtype=torch.float64)
             weights = to_device(each, processes.device)
             parts = [Part(to_micro(part, processes.device), weights) for part in made]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
-            yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, int(stop))
+            yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, stop)
             step += 1
 
 
@@ -229,7 +239,7 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
     recipe, run, processes = session.recipe, session.run, session.processes
     if recipe.run.steps:
         return recipe.run.steps
-    known = processes.share(run.plan() if run is not None else None)
+    known = processes.on_lead(lambda: run.plan() if run is not None else None)
     if known is not None:
         return int(known["steps"])
     session.tell({"kind": "note", "text": "measuring what a step of each phase takes"})
@@ -284,7 +294,8 @@ def check_skips(session: Session, totals: Totals) -> None:
     most = totals.most_in_a_row()
     if most >= session.recipe.run.most_skips:
         kept = session.run.intact() if session.run is not None else ""
-        raise UserError(f"loss or gradient were not finite in {most} steps in a row; try a lower rate; {kept}")
+        advice = "start again from it with a lower rate by --init-from"
+        raise UserError(f"loss or gradient were not finite in {most} steps in a row; {kept}; {advice}")
 
 
 def save(session: Session, trainee: Trainee, step: int, place: Place, totals: Totals) -> None:

@@ -1,7 +1,7 @@
 """One process or many, as `torchrun` started them: who we are, on which device, and what all of us agree on."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -39,6 +39,26 @@ class Processes:
     def from_lead(self, *numbers: float) -> list[float]:
         """The first process's numbers, for all."""
         return self.total(*(number if self.lead else 0.0 for number in numbers))
+
+    def on_lead(self, work: Callable[[], T]) -> T:
+        """What the first process finds, for all; a mistake of the user's that it finds is everyone's."""
+        if self.ranks == 1:
+            return work()
+        found: T | None = None
+        problem = ""
+        if self.lead:
+            try:
+                found = work()
+            except UserError as error:
+                problem = str(error)
+        found, problem = self.share((found, problem))
+        if problem:
+            raise UserError(problem)
+        return found  # type: ignore[return-value]
+
+    def wait(self) -> None:
+        if self.ranks > 1:
+            dist.barrier(group=self.control)
 
     def share(self, value: T) -> T:
         """The first process's value, for all: something small."""
@@ -81,6 +101,8 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         return
     dist.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo")
     try:
-        yield Processes(here, rank, ranks, dist.new_group(backend="gloo"))
+        together = Processes(here, rank, ranks, dist.new_group(backend="gloo"))
+        yield together
+        together.wait()  # whoever has nothing left to do stays until the first has written everything
     finally:
         dist.destroy_process_group()

@@ -29,16 +29,17 @@ from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
 
 RECIPE, PLAN, METRICS, MODEL = "recipe.toml", "plan.json", "metrics.jsonl", "model"
-HOW = {
+HOW = {  # may change on the way
     "workers",
     "micro_batch",
+    "checkpointing",
     "log_every",
     "save_every",
     "keep",
     "most_skips",
     "compile",
     "capture",
-}  # may change on the way
+}
 
 
 class Run:
@@ -64,7 +65,8 @@ class Run:
     def close(self) -> None:
         for part in (self._metrics, self.board, self._lock):
             if part is not None:
-                part.close()
+                with contextlib.suppress(OSError):  # a full disk has been spoken of already
+                    part.close()
 
     def abandon(self) -> None:
         """Close what came to nothing; a directory that was made for it goes too."""
@@ -79,6 +81,14 @@ class Run:
 
     def begin(self, recipe: Recipe) -> None:
         self.write(RECIPE, to_toml(recipe))
+
+    def ended(self) -> dict[str, Any] | None:
+        """The last line of a run that is finished."""
+        if not (self.folder / MODEL / "litebert.json").is_file():
+            return None
+        lines = (self.folder / METRICS).read_text(encoding="utf-8").splitlines()
+        found = [line for line in map(json.loads, lines) if line["kind"] == "final"]
+        return dict(found[-1]) if found else {}
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.folder / RECIPE))
@@ -134,18 +144,20 @@ class Run:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:  # the lines above are the record; the board is for looking at
             return
-        self.board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1)
+        self.board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1 if step else 0)
 
     def log(self, line: Mapping[str, Any]) -> None:
         assert self._metrics is not None, "start_metrics comes first"
         try:
             self._metrics.write(json.dumps(line) + "\n")
             self._metrics.flush()
-            if self.board is not None:
-                for name, value in flat(line).items():
-                    self.board.add_scalar(name, value, line["step"])
         except OSError as problem:
             raise self.trouble(METRICS, problem) from None
+        try:
+            for name, value in flat(line).items() if self.board is not None else ():
+                self.board.add_scalar(name, value, line["step"])
+        except OSError:  # the lines are the record
+            self.board = None
 
     # checkpoints
 

@@ -19,8 +19,8 @@ class Stage:
     @property
     def warmup(self) -> int:
         """Steps over which the rate rises."""
-        wanted = self.phase.warmup
-        return round(wanted if wanted >= 1 else wanted * (self.end - self.first))
+        wanted, steps = self.phase.warmup, self.end - self.first
+        return min(steps, round(wanted if wanted >= 1 else wanted * steps))
 
 
 def stages(phases: Sequence[Phase], steps: int) -> list[Stage]:

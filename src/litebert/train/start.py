@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from litebert.config import ModelConfig, UserError
-from litebert.corpus.batches import Place
+from litebert.corpus.batches import Place, Stream
 from litebert.corpus.shards import read_manifest
 from litebert.infer.model import load
 from litebert.model.weights import build
@@ -21,6 +21,7 @@ from litebert.train.growth import grown, with_layers
 from litebert.train.objective import pretraining_heads
 from litebert.train.processes import Processes
 from litebert.train.run import Run, differences, read_checkpoint
+from litebert.train.schedule import stages
 from litebert.train.trainee import Snapshot, resolve_precision
 
 
@@ -39,22 +40,25 @@ class Prepared:
 
 def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes) -> tuple[Recipe, Run | None]:
     """The directory, locked, and the recipe as it holds from now on. Only the first process has the directory."""
-    if not processes.lead:
-        return processes.share(None), None  # type: ignore[return-value]
-    run = Run(folder)
-    try:
-        agreed = _agree(recipe, run, resume, processes)
-    except BaseException:
-        run.abandon()
-        raise
-    return processes.share(agreed), run
+    run: Run | None = None
+
+    def begin() -> Recipe:
+        nonlocal run
+        run = Run(folder)
+        try:
+            return _agree(recipe, run, resume, processes)
+        except BaseException:
+            run.abandon()
+            raise
+
+    return processes.on_lead(begin), run
 
 
 def _agree(recipe: Recipe | None, run: Run, resume: bool, processes: Processes) -> Recipe:
     if not run.begun():
         if recipe is None:
             raise UserError(f"there is no run in {run.folder} to resume; name a recipe to begin one")
-        resolved = resolve(recipe, processes.device)
+        resolved = resolve(recipe, processes)
         run.begin(resolved)
         return resolved
     if not resume:
@@ -62,18 +66,22 @@ def _agree(recipe: Recipe | None, run: Run, resume: bool, processes: Processes) 
     stored = run.recipe()
     if recipe is None:
         return stored
-    resolved = resolve(recipe, processes.device)
+    resolved = resolve(recipe, processes)
     differ = differences(resolved, stored)
     if differ:
         raise UserError(
             f"{run.folder} was begun with another recipe: {', '.join(differ[:4])} differ; "
             "resume without naming a recipe, or choose another directory"
         )
-    return replace(stored, run=resolved.run)
+    changed = replace(stored, run=resolved.run)
+    if changed != stored:
+        run.begin(changed)
+    return changed
 
 
-def resolve(recipe: Recipe, device: torch.device) -> Recipe:
-    """A recipe with nothing left open: the vocabulary is the tokenizer's, the precision the device's."""
+def resolve(recipe: Recipe, processes: Processes) -> Recipe:
+    """A recipe with nothing left open: the vocabulary is the tokenizer's, the precision the device's. What cannot run
+    is found here, before anything is written."""
     if not recipe.data.shards:
         raise UserError("say which shards to train on: --set data.shards=FOLDER")
     if not recipe.run.steps and not recipe.run.budget_minutes:
@@ -93,12 +101,19 @@ def resolve(recipe: Recipe, device: torch.device) -> Recipe:
     passes = [phase.passes or model.layers for phase in recipe.phases]
     phases = tuple(replace(phase, passes=each) for phase, each in zip(recipe.phases, passes, strict=True))
     pretraining_heads(model, recipe.data)
+    for phase in phases:
+        examples = recipe.data.examples(phase.length)
+        Stream(str(folder), examples, phase.batch, ranks=processes.ranks).examples(check=False)
+    if recipe.run.steps:
+        stages(phases, recipe.run.steps)
+    precision = resolve_precision(recipe.run, processes.device)
+    start = _folder_of(recipe.run.init_from) if recipe.run.init_from else ""
     return replace(
         recipe,
         model=replace(model, layers=passes[-1]),
         phases=phases,
         data=replace(recipe.data, shards=str(folder)),
-        run=replace(recipe.run, precision=resolve_precision(recipe.run, device)),
+        run=replace(recipe.run, precision=precision, init_from=start),
     )
 
 
@@ -129,7 +144,9 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
     heads = pretraining_heads(first, recipe.data)
     last = run.latest() if run is not None else None
     if processes.share(last is None):
-        weights, notes = _beginning(recipe, first) if processes.lead else ({}, ())
+        weights, notes = {}, ()  # type: dict[str, torch.Tensor], tuple[str, ...]
+        if processes.lead:
+            weights, notes = _beginning(recipe, first)
         shared = processes.share_tensors(weights)
         snapshot = Snapshot(first, heads, shared, {}, 0)
         return Prepared(recipe, tokenizer, snapshot, notes=notes)

@@ -27,7 +27,8 @@ class Totals:
         self.processes, self.peak = processes, peak
         mine = saved.get("sums", [0.0] * len(NAMES)) if processes.lead else [0.0] * 6 + saved.get("sums", [0.0] * 8)[6:]
         self.sums = torch.tensor(mine, dtype=torch.float64, device=device)
-        self.skips = torch.tensor(saved.get("skips", [0.0] * 3), dtype=torch.float64, device=device)
+        skipped, in_a_row, _ = saved.get("skips", [0.0] * 3)  # a row that is over has had its say
+        self.skips = torch.tensor([skipped, in_a_row, in_a_row], dtype=torch.float64, device=device)
         self.pieces: float = saved.get("pieces", 0.0) if processes.lead else 0.0  # since the run began
         self.seconds: float = saved.get("seconds", 0.0)  # of training, since the run began
         self.fresh = [0.0, 0.0, 0.0]  # pieces, FLOPs and steps since the last line

@@ -47,6 +47,7 @@ class Trainee:
         moments = {
             f"{kind}.{name}": _whole(value)
             for name, parameter in self.network.named_parameters()
+            if parameter.requires_grad
             for kind, value in self.optimizer.state[parameter].items()
         }
         steps = float(self.optimizer.param_groups[0]["steps"])
@@ -80,7 +81,9 @@ def _restore(optimizer: Lamb, network: Network, moments: State, steps: float) ->
         group["steps"].fill_(steps)
     if moments:
         for name, parameter in network.named_parameters():
-            optimizer.state[parameter] = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
+            if parameter.requires_grad:
+                kept = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
+                optimizer.state[parameter] = kept
 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
