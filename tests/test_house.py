@@ -21,7 +21,7 @@ ABOVE = {  # a part -> the parts it may import, itself and the two at the top al
     "text": {"config"},
     "model": {"config"},
     "corpus": {"config", "text"},
-    "tasks": {"config", "text"},
+    "tasks": {"config", "text", "corpus"},
     "infer": {"config", "text", "model", "tasks"},
     "train": {"config", "recipe", "text", "model", "corpus", "tasks", "infer"},
     "report": {"config", "recipe", "text", "model", "corpus", "tasks", "infer", "train"},

@@ -1,7 +1,7 @@
 """`litebert bench …`: this project and its peers, side by side in one run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -216,7 +216,11 @@ def pretrain(
     )
     if as_json:
         print_json(found)
-        return
+    else:
+        _print_pretrain(found)
+
+
+def _print_pretrain(found: dict[str, Any]) -> None:
     rows = [
         [
             row["model"],
@@ -238,7 +242,7 @@ def pretrain(
         "share of peak",
         "matmul TFLOP/s",
     ]
-    print_table(f"{found['device']}, torch {found['torch']}, length {length}", columns, rows)
+    print_table(f"{found['device']}, torch {found['torch']}, length {found['length']}", columns, rows)
     typer.echo(f"FLOPs of a step: {found['flops']}")
     for model, kernels in found["kernels"].items():
         table = [[each["kernel"][:90], f"{100 * each['share']:.1f} %", f"{each['calls']:.0f}"] for each in kernels]

@@ -56,13 +56,14 @@ class Bad:
     """What to do with rows that cannot be read, and what was done."""
 
     skip: bool = False
+    remedy: str = "to leave such rows out and count them: --skip-bad"
     counts: Counter[str] = field(default_factory=Counter)
     first: list[str] = field(default_factory=list)
 
     def __call__(self, source: Source, row: int, kind: str, why: str) -> None:
         line = f"{source.path}, row {row}: {why}" if row else f"{source.path}: {why}"
         if not self.skip:
-            raise UserError(f"{line}; to leave such rows out and count them: --skip-bad")
+            raise UserError(f"{line}; {self.remedy}")
         self.counts[kind] += 1
         if len(self.first) < 20:
             self.first.append(line)
@@ -286,6 +287,15 @@ def csv_rows(source: Source, bad: Bad) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_parquet(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    for number, row in parquet_rows(source, bad, column):
+        if isinstance(row[column], str):
+            yield row[column]
+        else:
+            bad(source, number, "not text", f"{column!r} holds {type(row[column]).__name__}, not text")
+
+
+def parquet_rows(source: Source, bad: Bad, column: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbered rows, with all columns or one."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -297,16 +307,12 @@ def _read_parquet(source: Source, column: str, bad: Bad) -> Iterator[str]:
     with _raw(source) as file:
         try:
             table = parquet.ParquetFile(file)
-            if column not in table.schema_arrow.names:
-                raise UserError(
-                    f"{source.path} has no column {column!r}{neighbour(column, table.schema_arrow.names, 'there are')}"
-                )
-            for batch in table.iter_batches(batch_size=1024, columns=[column]):
-                for text in batch.column(0).to_pylist():
+            names = table.schema_arrow.names
+            if column is not None and column not in names:
+                raise UserError(f"{source.path} has no column {column!r}{neighbour(column, names, 'there are')}")
+            for batch in table.iter_batches(batch_size=1024, columns=[column] if column else None):
+                for row in batch.to_pylist():
                     number += 1
-                    if isinstance(text, str):
-                        yield text
-                    else:
-                        bad(source, number, "not text", f"{column!r} holds {type(text).__name__}, not text")
+                    yield number, row
         except (arrow.ArrowException, OSError) as problem:
             bad(source, number + 1, "broken file", f"not Parquet, or broken ({first_line(problem)})")

@@ -1,0 +1,79 @@
+"""Files of rows -> numbered rows: CSV, TSV, JSONL and Parquet, compressed or not. A row that is broken is named."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from litebert.config import UserError
+from litebert.corpus.read import Bad, Source, csv_rows, find_sources, parquet_rows, read_lines
+from litebert.files import first_line
+from litebert.strict import neighbour
+
+Row = dict[str, Any]
+
+
+def open_table(path: str | Path) -> Source:
+    """A file of rows."""
+    (source,) = find_sources([path])
+    if source.kind == "text":
+        raise UserError(f"{path} is plain text; rows come as .csv, .tsv, .jsonl or .parquet")
+    return source
+
+
+def read_rows(path: str | Path, header: tuple[str, ...] | None = None) -> Iterator[tuple[int, Row]]:
+    """Rows with their numbers as a reader of the file counts them. `header` names the columns of a file without one."""
+    source, bad = open_table(path), Bad(remedy="mend or remove it")
+    match source.kind:
+        case "csv":
+            yield from _csv(source, bad, header)
+        case "jsonl":
+            yield from _jsonl(source, bad)
+        case _:
+            yield from parquet_rows(source, bad)
+
+
+def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[tuple[int, Row]]:
+    names: list[str] | None = list(header) if header else None
+    for number, row in csv_rows(source, bad):
+        if names is None:
+            names = row
+            if len(set(names)) != len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise UserError(f"{source.path}: the column {twice!r} stands twice in the header")
+        elif len(row) != len(names):
+            bad(source, number, "fields", f"{len(row)} fields where there should be {len(names)}")
+        else:
+            yield number, dict(zip(names, row, strict=True))
+
+
+def _jsonl(source: Source, bad: Bad) -> Iterator[tuple[int, Row]]:
+    for number, line in read_lines(source, bad):
+        if line is None or not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            bad(source, number, "not JSON", f"not JSON ({first_line(problem)})")
+            continue
+        if not isinstance(row, dict):
+            bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
+        yield number, row
+
+
+def column(row: Row, names: tuple[str, ...], where: str) -> Any:
+    """The value under the first of these names that the row has."""
+    for name in names:
+        if name in row:
+            return row[name]
+    raise UserError(f"{where}: no column {names[0]!r}{neighbour(names[0], map(str, row), 'there are')}")
+
+
+def text_of(row: Row, names: tuple[str, ...], where: str) -> str:
+    """A text that is not empty."""
+    value = column(row, names, where)
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {names[0]!r} holds {type(value).__name__}, not text")
+    if not value.strip():
+        raise UserError(f"{where}: the text in {names[0]!r} is empty")
+    return value
