@@ -185,6 +185,16 @@ def _unpacked(source: Source, raw: IO[bytes]) -> Any:
     return raw
 
 
+def open_bytes(path: str | Path) -> bytes:
+    """All of a file, unpacked."""
+    (source,) = find_sources([path])
+    try:
+        with _raw(source) as packed, _unpacked(source, packed) as file:
+            return bytes(file.read())
+    except BROKEN as problem:
+        raise UserError(f"{path} is broken ({first_line(problem)})") from None
+
+
 def read_lines(source: Source, bad: Bad) -> Iterator[tuple[int, str | None]]:
     """Numbered lines; None for one that is not UTF-8 and was skipped."""
     number = 0
