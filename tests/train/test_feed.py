@@ -1,5 +1,7 @@
 """Batches as the network takes them: packed, split or filled up, the guesses are those of the padded batch."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from litebert.model.weights import build
 from litebert.recipe import DataConfig
 from litebert.train.feed import to_micro
 from litebert.train.objective import prepare
+from litebert.train.pretrain import Part
 
 CPU = torch.device("cpu")
 
@@ -101,3 +104,18 @@ def test_on_a_gpu_a_recorded_run_is_the_run_itself(precision, table, tmp_path):
         found[capture] = torch.tensor([[line["masked_loss"], line["norm"]] for line in told if line["kind"] == "train"])
     tolerance = 1e-3 if precision == "fp32" else 0.05
     torch.testing.assert_close(found["auto"], found["off"], rtol=tolerance, atol=tolerance)
+
+
+def test_a_copy_of_a_part_is_fed_through_its_block_alone(batch):
+    """What the replay of a recorded step relies on: its inputs are views of the block that is copied into."""
+    first, second = (Part(to_micro(pack(batch, 128, pad, True), CPU), torch.ones(2)) for pad in (0, 7))
+    assert first.shape == second.shape
+    recorded = deepcopy(first)
+    for ours, theirs in zip(recorded.tensors(), second.tensors(), strict=True):
+        ours.copy_(theirs)
+    assert torch.equal(recorded.micro.input_ids, second.micro.input_ids)
+    assert not torch.equal(recorded.micro.input_ids, first.micro.input_ids)
+    for name in ("offsets", "tail", "places"):
+        ours, theirs = getattr(recorded.micro.boundaries, name), getattr(second.micro.boundaries, name)
+        assert torch.equal(ours, theirs)
+        assert ours.untyped_storage().data_ptr() == recorded.micro.block.untyped_storage().data_ptr()
