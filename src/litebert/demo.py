@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from litebert.corpus.engines import Local
 from litebert.corpus.inspect import show
 from litebert.corpus.read import Bad, find_sources, read_documents
 from litebert.infer.model import load
-from litebert.recipe import Recipe, apply_sets, load_recipe, to_toml
+from litebert.recipe import Recipe, load_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TrainSettings, train_tokenizer
 from litebert.train.pretrain import pretrain
@@ -61,8 +62,6 @@ def show_example(shards: Path, recipe: Recipe, tokenizer: Tokenizer, say: Say) -
 
 def train(recipe: Recipe, shards: Path, run: Path, say: Say) -> list[dict[str, Any]]:
     """The run, told briefly; returns its looks at the held-out text."""
-    import tomllib
-
     looks: list[dict[str, Any]] = []
 
     def tell(line: dict[str, Any]) -> None:
@@ -73,7 +72,7 @@ def train(recipe: Recipe, shards: Path, run: Path, say: Say) -> list[dict[str, A
             bits = f"{found['bits_per_character']:.2f} bits a character"
             say(f"  step {line['step']:5,}: {accuracy} of the masked pieces of unseen text right, {bits}")
 
-    chosen = apply_sets(tomllib.loads(to_toml(recipe)), [f"data.shards={str(shards)!r}"])
+    chosen = replace(recipe, data=replace(recipe.data, shards=str(shards)))
     with joined("cpu") as processes:
         pretrain(chosen, run, False, processes, tell)
     return looks

@@ -12,7 +12,7 @@ from litebert.corpus.pack import IGNORED, pack, split
 from litebert.model.weights import build
 from litebert.recipe import DataConfig
 from litebert.train.feed import to_micro
-from litebert.train.objective import prepare
+from litebert.train.objective import build_objective
 from litebert.train.pretrain import Part
 
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ def padded(network, batch):
 @pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize("size", [24, 7])
 def test_packed_split_or_filled_the_losses_are_those_of_the_padded_batch(fill, size, batch, network):
-    objective = prepare(network, torch.float64, False, False).eval()
+    objective = build_objective(network, torch.float64, False, False).eval()
     masked, pair = padded(network, batch)
     found, pairs, right = [], [], 0
     for part in split(batch, size):

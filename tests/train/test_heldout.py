@@ -15,7 +15,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train import heldout
 from litebert.train.feed import to_micro
 from litebert.train.heldout import MOST_EPOCHS, SEED, evaluate, piece_lengths, protocol
-from litebert.train.objective import prepare
+from litebert.train.objective import build_objective
 from litebert.train.processes import Processes
 
 CPU = Processes(torch.device("cpu"))
@@ -24,7 +24,7 @@ CPU = Processes(torch.device("cpu"))
 @pytest.fixture
 def objective(small):
     network = build(small(vocab_size=100, positions=128), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1)
-    return prepare(network, torch.float64, False, False)
+    return build_objective(network, torch.float64, False, False)
 
 
 def test_the_protocol_is_the_published_one():

@@ -10,7 +10,7 @@ from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
 from litebert.model.weights import build
 from litebert.train.growth import grown
-from litebert.train.objective import prepare
+from litebert.train.objective import build_objective
 
 
 def gradient(network, precision, ids):
@@ -82,7 +82,7 @@ def test_on_a_gpu_a_shared_weights_gradient_is_not_summed_in_bf16(capsys):
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32, torch.float64])
 def test_losses_and_weights_are_float32_or_wider(precision, small):
     network = build(small(), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")])
-    objective = prepare(network, precision, False, False)
+    objective = build_objective(network, precision, False, False)
     wide = torch.promote_types(precision, torch.float32)
     assert {parameter.dtype for parameter in objective.parameters()} == {wide}
     states = network.encoder(torch.ones(2, 5, dtype=torch.long))

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.bench.timing import interleaved, machine, matmul_rate
+from litebert.bench.timing import interleaved, machine
 from litebert.config import UserError, preset
 from litebert.model.cost import flops_per_piece
 from litebert.model.packing import pack
 from litebert.model.weights import build, export_network
+from litebert.train.peak import peak_rate
 
 Work = Callable[[], Tensor]
 
@@ -57,7 +58,7 @@ def bench_forward(
         flops = sum(n * flops_per_piece(config, n) for n in mask.sum(1).tolist())
         shape = f"ragged ({batch}, {shortest} to {longest})"
         rows.append(_row(shape, work, max(3, repeats // 3), flops, mask.bool()))
-        rate = matmul_rate()
+        rate = peak_rate(torch.device("cpu"), torch.float32, size=1536)
     return {
         "bench": "forward",
         "model": name,

@@ -31,13 +31,14 @@ from litebert.recipe import DataConfig, OptimizerConfig, Phase, Recipe, RunConfi
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.growth import with_layers
 from litebert.train.objective import pretraining_heads
+from litebert.train.peak import peak_rate
 from litebert.train.pretrain import KERNELS, Session, updates, work_of
 from litebert.train.processes import Processes
 from litebert.train.schedule import stages
 from litebert.train.start import resolve
 from litebert.train.steps import take_steps
 from litebert.train.totals import Totals
-from litebert.train.trainee import Snapshot, Trainee, assemble, peak_rate
+from litebert.train.trainee import Snapshot, Trainee, assemble
 
 FORMULA = "3·(pieces·(2·E·H + L·2·(4·H² + 2·H·F)) + L·4·H·Σ length² + masked·2·(H·E + E·V))"
 BATCHES = {  # to try: ours, the peer's, the peer's compiled

@@ -22,12 +22,5 @@ def interleaved(work: Mapping[str, Callable[[], object]], repeats: int, warm_up:
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def matmul_rate(size: int = 1536, repeats: int = 5) -> float:
-    """FLOP/s of a large float32 product on this machine's CPU: what any engine here is up against."""
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    seconds = interleaved({"matmul": lambda: a @ b}, repeats)["matmul"]
-    return 2 * size**3 / seconds
-
-
 def machine() -> dict[str, object]:
     return {"torch": torch.__version__, "threads": torch.get_num_threads(), "cpus": os.cpu_count()}

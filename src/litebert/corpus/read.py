@@ -236,6 +236,19 @@ def is_unicode(text: str) -> bool:
 
 
 def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
+    for number, row in json_rows(source, bad):
+        if column not in row:
+            bad(source, number, "no column", f"no column {column!r}{neighbour(column, map(str, row), 'there are')}")
+        elif not isinstance(row[column], str):
+            bad(source, number, "not text", f"{column!r} holds {type(row[column]).__name__}, not text")
+        elif not is_unicode(row[column]):
+            bad(source, number, "not Unicode", f"{column!r} holds half a surrogate pair")
+        else:
+            yield row[column]
+
+
+def json_rows(source: Source, bad: Bad) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbered objects, one a line."""
     for number, line in read_lines(source, bad):
         if line is None or not line.strip():
             continue
@@ -244,16 +257,10 @@ def _read_jsonl(source: Source, column: str, bad: Bad) -> Iterator[str]:
         except (ValueError, RecursionError) as problem:
             bad(source, number, "not JSON", f"not JSON ({first_line(problem)})")
             continue
-        if not isinstance(row, dict):
-            bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
-        elif column not in row:
-            bad(source, number, "no column", f"no column {column!r}{neighbour(column, map(str, row), 'there are')}")
-        elif not isinstance(row[column], str):
-            bad(source, number, "not text", f"{column!r} holds {type(row[column]).__name__}, not text")
-        elif not is_unicode(row[column]):
-            bad(source, number, "not Unicode", f"{column!r} holds half a surrogate pair")
+        if isinstance(row, dict):
+            yield number, row
         else:
-            yield row[column]
+            bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
 
 
 def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:

@@ -86,8 +86,8 @@ def _structured(
         return OwnTask(
             kind="choice", texts=chosen, label=tuple(label) or _guess(row, ("label", "answer"), where, "--label")
         )
-    task = OwnTask(kind="tag", texts=tuple(texts) or (("tokens",) if "tokens" in row else ("text",)), label=("tags",))
-    task = replace(task, label=tuple(label) or (("tags",) if "tags" in row else ("spans",)))
+    words = tuple(texts) or (("tokens",) if "tokens" in row else ("text",))
+    task = OwnTask(kind="tag", texts=words, label=tuple(label) or (("tags",) if "tags" in row else ("spans",)))
     seen = (_words_and_tags(each, task, f"{path}, row {number}")[1] for number, each in read_rows(path))
     return replace(task, labels=_sorted_tags(tag for tags in seen for tag in tags or ()))
 

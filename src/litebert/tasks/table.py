@@ -1,13 +1,11 @@
 """Files of rows -> numbered rows: CSV, TSV, JSONL and Parquet, compressed or not. A row that is broken is named."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, Source, csv_rows, find_sources, parquet_rows, read_lines
-from litebert.files import first_line
+from litebert.corpus.read import Bad, Source, csv_rows, find_sources, json_rows, parquet_rows
 from litebert.strict import neighbour
 
 Row = dict[str, Any]
@@ -28,7 +26,7 @@ def read_rows(path: str | Path, header: tuple[str, ...] | None = None) -> Iterat
         case "csv":
             yield from _csv(source, bad, header)
         case "jsonl":
-            yield from _jsonl(source, bad)
+            yield from json_rows(source, bad)
         case _:
             yield from parquet_rows(source, bad)
 
@@ -45,20 +43,6 @@ def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[t
             bad(source, number, "fields", f"{len(row)} fields where there should be {len(names)}")
         else:
             yield number, dict(zip(names, row, strict=True))
-
-
-def _jsonl(source: Source, bad: Bad) -> Iterator[tuple[int, Row]]:
-    for number, line in read_lines(source, bad):
-        if line is None or not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as problem:
-            bad(source, number, "not JSON", f"not JSON ({first_line(problem)})")
-            continue
-        if not isinstance(row, dict):
-            bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
-        yield number, row
 
 
 def column(row: Row, names: tuple[str, ...], where: str) -> Any:

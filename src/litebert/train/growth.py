@@ -1,6 +1,7 @@
-"""A network -> the same with more layers. Where all layers are one there is nothing to copy: it runs more often.
+"""The tensors of a network -> those of one with more layers.
 
-Elsewhere the new layers start from the old ones, the stack on top of itself (Gong et al. 2019): layer i from i mod n.
+Where all layers are one there is nothing to copy: it runs more often. Elsewhere the new layers start from the old ones,
+the stack on top of itself (Gong et al. 2019): layer i from i mod n.
 """
 
 import re
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from litebert.config import ModelConfig, UserError
 from litebert.model.encoder import plan_of
-from litebert.model.heads import Network
 
 State = dict[str, Tensor]
 _PART = re.compile(r"^(encoder\.trunk\.)(attention|ffn)\.(\d+)\.(.*)$")
@@ -54,21 +54,3 @@ def grown(state: State, old: ModelConfig, new: ModelConfig) -> State:
             if of == kind:
                 found[f"encoder.trunk.{kind}.{number}.{leaf}"] = parts[kind, source, leaf].clone()
     return rest | found
-
-
-def same_shape(old: ModelConfig, new: ModelConfig) -> bool:
-    """Whether only the number of layers and what holds no weight differ, so that one can grow from the other."""
-    free = {"layers": 1, "groups": 1, "dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.02, "causal": False}
-    if old.sharing != new.sharing or old.groups != new.groups:
-        return False
-    return replace(old, **free) == replace(new, **free)  # type: ignore[arg-type]
-
-
-def grow(network: Network, layers: int) -> Network:
-    """A new network of so many layers, its weights from this one."""
-    config = with_layers(network.config, layers)
-    if config == network.config:
-        return network
-    deeper = Network(config, network.head_configs)
-    deeper.load_state_dict(grown(dict(network.state_dict()), network.config, config))
-    return deeper

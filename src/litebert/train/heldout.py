@@ -26,6 +26,7 @@ SEED = 20_191_113
 MOST_EPOCHS = 4  # a small held-out part is seen with so many masks, no more: it does not become larger by repetition
 AT_ONCE = 128
 LENGTH = 128
+PAIR = {"sop": "order", "nsp": "next", "mlm": ""}  # what the pair head tells
 
 
 def protocol(data: DataConfig, positions: int) -> ExampleConfig:
@@ -101,7 +102,7 @@ def figures(sums: list[float], config: ExampleConfig) -> dict[str, Any]:
         "bits_per_character": loss / math.log(2) / max(1.0, characters),
     }
     if pairs:
-        name = {"sop": "order", "nsp": "next", "mlm": ""}[config.objective]
+        name = PAIR[config.objective]
         share = pair_right / pairs
         found |= {
             f"{name}_accuracy": share,

@@ -83,7 +83,7 @@ def pretraining_heads(config: ModelConfig, data: DataConfig) -> tuple[HeadConfig
     return PRETRAINING
 
 
-def prepare(network: Network, precision: torch.dtype, compiled: bool, checkpointing: bool) -> Objective:
+def build_objective(network: Network, precision: torch.dtype, compiled: bool, checkpointing: bool) -> Objective:
     """An objective that computes as told. Of a trunk only one attention and one feed-forward are compiled, however deep
     it is: layers that share weights are the same module, and those that do not share the code."""
     master = torch.promote_types(precision, torch.float32)

@@ -26,15 +26,16 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.capture import Replay
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
-from litebert.train.heldout import evaluate, protocol, unscored
+from litebert.train.heldout import PAIR, evaluate, protocol, unscored
 from litebert.train.objective import PRECISIONS
+from litebert.train.peak import peak_rate
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
 from litebert.train.start import Prepared, environment, open_run, prepare
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.totals import Totals
-from litebert.train.trainee import Snapshot, Trainee, assemble, peak_rate
+from litebert.train.trainee import Snapshot, Trainee, assemble
 
 Say = Callable[[dict[str, Any]], object]
 KERNELS = [  # the dense part of a batch goes to the first that takes it
@@ -46,7 +47,6 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
 WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes
 NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
-PAIR = {"sop": "order", "nsp": "next", "mlm": ""}  # what the pair head tells
 
 
 class Stopped(Exception):  # noqa: N818  not an error: it was asked for

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -230,14 +231,8 @@ def read_checkpoint(folder: Path) -> tuple[ModelConfig, dict[str, Tensor], dict[
 
 def differences(ours: Recipe, theirs: Recipe) -> list[str]:
     """Settings that decide the result and differ, as `section.key`."""
-    a, b = (_settings(recipe) for recipe in (ours, theirs))
+    a, b = (flat(asdict(recipe), plain=False) for recipe in (ours, theirs))
     return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.removeprefix("run.") not in HOW]
-
-
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    import tomllib
-
-    return flat(tomllib.loads(to_toml(recipe)), plain=False)
 
 
 def flat(table: Mapping[str, Any], plain: bool = True, above: str = "") -> dict[str, Any]:

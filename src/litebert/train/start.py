@@ -29,13 +29,12 @@ from litebert.train.trainee import Snapshot, resolve_precision
 class Prepared:
     """All that decides how a run goes on."""
 
-    recipe: Recipe
     tokenizer: Tokenizer
     snapshot: Snapshot
-    step: int = 0
-    place: Place = Place()  # noqa: RUF009  frozen
-    totals: dict[str, Any] | None = None
-    notes: tuple[str, ...] = ()
+    step: int
+    place: Place
+    totals: dict[str, Any] | None
+    notes: tuple[str, ...]
 
 
 def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes) -> tuple[Recipe, Run | None]:
@@ -142,23 +141,24 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
     tokenizer = Tokenizer.load(Path(recipe.data.shards) / "tokenizer")
     first = with_layers(recipe.model, recipe.phases[0].passes)
     heads = pretraining_heads(first, recipe.data)
-    last = run.latest() if run is not None else None
-    if processes.share(last is None):
-        weights, notes = {}, ()  # type: dict[str, torch.Tensor], tuple[str, ...]
-        if processes.lead:
-            weights, notes = _beginning(recipe, first)
-        shared = processes.share_tensors(weights)
-        snapshot = Snapshot(first, heads, shared, {}, 0)
-        return Prepared(recipe, tokenizer, snapshot, notes=notes)
-    config, read, moments, state = read_checkpoint(last) if last is not None else (None, None, None, None)
-    config, state = processes.share((config, state))
-    assert config is not None
-    assert state is not None
-    snapshot = Snapshot(
-        config, heads, processes.share_tensors(read), processes.share_tensors(moments), state["optimizer_steps"]
-    )
-    note = f"going on from step {state['step']}"
-    return Prepared(recipe, tokenizer, snapshot, state["step"], Place(*state["place"]), state["totals"], (note,))
+    weights: dict[str, torch.Tensor] = {}
+    moments: dict[str, torch.Tensor] = {}
+
+    def read() -> tuple[ModelConfig, dict[str, Any], tuple[str, ...]]:
+        last = run.latest() if run is not None else None
+        if last is None:
+            fresh, notes = _beginning(recipe, first)
+            weights.update(fresh)
+            return first, {"step": 0, "place": [0, 0], "optimizer_steps": 0.0, "totals": None}, notes
+        config, kept, more, state = read_checkpoint(last)
+        weights.update(kept)
+        moments.update(more)
+        return config, state, (f"going on from step {state['step']}",)
+
+    config, state, notes = processes.on_lead(read)
+    shared = processes.share_tensors(weights), processes.share_tensors(moments)
+    snapshot = Snapshot(config, heads, *shared, state["optimizer_steps"])
+    return Prepared(tokenizer, snapshot, state["step"], Place(*state["place"]), state["totals"], notes)
 
 
 def _beginning(recipe: Recipe, config: ModelConfig) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

@@ -9,6 +9,7 @@ import torch
 
 from litebert.corpus.pack import Packed
 from litebert.model.cost import training_flops
+from litebert.model.packing import to_device
 from litebert.recipe import Recipe
 from litebert.train.processes import Processes
 from litebert.train.schedule import Stage
@@ -54,7 +55,7 @@ class Totals:
 
     def add(self, done: Done, parts: Sequence[Packed], recipe: Recipe, passes: int) -> None:
         counted = [float(sum(part.masked for part in parts)), float(sum(part.examples for part in parts))]
-        here = torch.tensor([*counted, 1.0], dtype=torch.float64).to(self.sums.device, non_blocking=True)
+        here = to_device(torch.tensor([*counted, 1.0], dtype=torch.float64), self.sums.device)
         row = torch.cat([done.figures.double(), here[:2], done.norm.double()[None], here[2:]])
         self.sums += torch.where(done.taken > 0, row, 0.0)
         missed = 1 - done.taken.double()

@@ -1,7 +1,5 @@
 """Weights and moments -> something that can be trained, on one device or many; and back to plain tensors."""
 
-import statistics
-import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
 from litebert.recipe import OptimizerConfig, RunConfig
-from litebert.train.objective import PRECISIONS, prepare
+from litebert.train.objective import PRECISIONS, build_objective
 from litebert.train.optim import Lamb, build_optimizer
 from litebert.train.processes import Processes
 
@@ -61,7 +59,7 @@ def assemble(start: Snapshot, optimizer: OptimizerConfig, run: RunConfig, proces
     precision = PRECISIONS[resolve_precision(run, processes.device)]
     sharded = processes.ranks > 1 and run.parallel == "fsdp"
     compiled = run.compile == "on" or (run.compile == "auto" and processes.device.type == "cuda" and not sharded)
-    objective = prepare(network.to(processes.device), precision, compiled, run.checkpointing)
+    objective = build_objective(network.to(processes.device), precision, compiled, run.checkpointing)
     model: nn.Module = objective.train()
     if sharded:
         if not start.config.one_layer:  # a layer that all depths share stays whole while it is used
@@ -102,23 +100,3 @@ def resolve_precision(run: RunConfig, device: torch.device) -> Literal["bf16", "
     if run.precision != "auto":
         return run.precision
     return "bf16" if device.type == "cuda" else "fp32"
-
-
-def peak_rate(device: torch.device, precision: torch.dtype) -> float:
-    """FLOP/s of a large matrix product in this precision, measured now: what training here is up against."""
-    cuda = device.type == "cuda"
-    size, repeats = (8192, 60) if cuda else (768, 5)  # on a GPU long enough that it cannot outrun its power supply
-    a, b = (torch.randn(size, size, device=device).to(precision) for _ in range(2))
-
-    def seconds() -> float:
-        if cuda:
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            a @ b
-        if cuda:
-            torch.cuda.synchronize()
-        return (time.perf_counter() - start) / repeats
-
-    seconds()
-    return 2 * size**3 / statistics.median(seconds() for _ in range(3))
