@@ -178,6 +178,7 @@ class ExampleConfig:
     objective: Literal["mlm", "sop", "nsp"] = "sop"  # mlm alone, or with sentence order or next sentence
     length: int = 512
     short_rate: float = 0.1  # of examples are made shorter at random, as short texts will come at fine-tuning
+    anywhere: float = 0.0  # share of order pairs cut at any piece instead of between sentences: a far easier question
     static_copies: int = 0  # 0: a fresh mask each epoch; n: the same n versions again and again
     mask: MaskConfig = MaskConfig()
 
@@ -185,8 +186,11 @@ class ExampleConfig:
         check_types(self)
         at_least(self, "length", 8)
         at_least(self, "static_copies", 0)
-        if not 0 <= self.short_rate <= 1:
-            raise UserError(f"short_rate = {self.short_rate} must be a share between 0 and 1")
+        for name in ("short_rate", "anywhere"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} = {getattr(self, name)} must be a share between 0 and 1")
+        if self.anywhere and self.objective != "sop":
+            raise UserError(f"anywhere = {self.anywhere} is about sentence order; the objective is {self.objective!r}")
         if self.objective != "mlm" and not self.pairs:
             raise UserError(f"objective = {self.objective!r} needs pairs; layout {self.layout!r} has none")
 

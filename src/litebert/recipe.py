@@ -25,6 +25,7 @@ class DataConfig:
     layout: Layout = "segment-pair"
     objective: Literal["mlm", "sop", "nsp"] = "sop"
     short_rate: float = 0.1
+    anywhere: float = 0.0
     static_copies: int = 0
     mask: MaskConfig = field(default_factory=MaskConfig)
 
@@ -38,6 +39,7 @@ class DataConfig:
             objective=self.objective,
             length=length,
             short_rate=self.short_rate,
+            anywhere=self.anywhere,
             static_copies=self.static_copies,
             mask=self.mask,
         )

@@ -184,6 +184,31 @@ def test_cuts_fall_at_the_outer_ends_whatever_the_order(unique):
         assert (a[0] > b[0]) == bool(label)
 
 
+def test_pairs_cut_anywhere_are_whole_and_their_ends_tell_nothing(unique):
+    """One text goes on where the other ended, and the four ends are a sentence's about as rarely in both orders."""
+    corpus, pieces, _ = unique([[20, 20, 20, 20, 20] for _ in range(590)])
+    batch = everything(Examples(corpus, pieces, ExampleConfig(length=64, short_rate=0.0, anywhere=1.0), seed=1))
+    ends = {0: np.zeros(4), 1: np.zeros(4)}
+    for row, label in zip(plain(batch), batch.pair_labels, strict=True):
+        a, b = halves(row)
+        early, late = (b, a) if label else (a, b)
+        assert [*early, *late] == list(range(early[0], early[0] + len(a) + len(b)))
+        ends[label] += [
+            (piece - FIRST) % 20 == place for piece, place in zip((a[0], a[-1], b[0], b[-1]), (0, 19) * 2, strict=True)
+        ]
+    for label in (0, 1):
+        assert np.allclose(ends[label] / (len(batch.lengths) / 2), 1 / 20, atol=0.05)
+
+
+def test_a_share_of_the_pairs_is_cut_anywhere(unique):
+    corpus, pieces, _ = unique([[20, 20, 20] for _ in range(990)])
+    batch = everything(Examples(corpus, pieces, ExampleConfig(length=64, short_rate=0.0, anywhere=0.25), seed=1))
+    apart = [(halves(row)[1][0] - FIRST) % 20 > 0 for row in plain(batch)]
+    assert abs(np.mean(apart) - 0.25 * 19 / 20) < 0.05
+    with pytest.raises(UserError, match="anywhere"):
+        ExampleConfig(objective="nsp", anywhere=0.5)
+
+
 def test_a_long_sentence_is_seen_through_windows_that_move(unique):
     corpus, pieces, _ = unique([[200], [200]])
     config = ExampleConfig(layout="doc-sentences", objective="mlm", length=64)

@@ -114,12 +114,15 @@ class Examples:
         example: Keys,
         labels: NDArray[np.int64],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
-        luck = uniform(keys(example, 1)[:, None], np.arange(3))
+        luck = uniform(keys(example, 1)[:, None], np.arange(6))
+        loose = luck[:, 3] < self.config.anywhere
         cut = first + 1 + (luck[:, 0] * (last - first - 1)).astype(np.int64)
         texts = []
         for row in range(len(shard)):
             number = int(shard[row])
             begin, middle, end = (self._start(number, int(at)) for at in (first[row], cut[row], last[row]))
+            if loose[row]:
+                begin, middle, end = self._anywhere(begin, end, luck[row, 4:6])
             a, b = (number, begin, middle), (number, middle, end)
             if labels[row] and self.config.objective == "nsp":
                 b = self._elsewhere(number, int(first[row]), end - middle, luck[row, 1:3])
@@ -152,6 +155,14 @@ class Examples:
         keep_b = min(size_b, max(self.room // 2, self.room - size_a))
         keep_a = min(size_a, self.room - keep_b)
         return (a[0], a[2] - keep_a, a[2]), (b[0], b[1], b[1] + keep_b)
+
+    def _anywhere(self, begin: int, end: int, luck: NDArray[np.float64]) -> tuple[int, int, int]:
+        """Three places inside a run, all of them at any piece, so that no full stop tells what was swapped: only how
+        the words go on where the texts meet."""
+        size = end - begin
+        spare = max(size - self.room, size // 4)
+        begin, kept = begin + int(luck[0] * (spare + 1)), size - spare
+        return begin, begin + 1 + int(luck[1] * (kept - 1)), begin + kept
 
     def _start(self, shard: int, sentence: int) -> int:
         """Where a sentence begins among the pieces of its shard."""
