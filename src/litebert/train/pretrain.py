@@ -27,7 +27,7 @@ from litebert.train.capture import Replay
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
-from litebert.train.objective import PRECISIONS
+from litebert.train.objective import PRECISIONS, Objective, masked_loss
 from litebert.train.peak import peak_rate
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
@@ -142,30 +142,29 @@ def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[st
         trainee, place = enter(session, stage, plan, step, place, trainee or prepared.snapshot)
         if step == 0 and every:
             look(session, trainee, stage, step, recipe.evaluate.examples)
-        feed = updates(session, stage, plan, step, place, asked)
-        totals.resume()
-        for made in take_steps(feed, trainee.optimizer, work_of(session, trainee, stage)):
-            assert isinstance(made.update, Batched)
-            step, place, stop = step + 1, made.update.place, made.update.stop
-            totals.add(made.done, [part.micro.packed for part in made.update.parts], recipe, stage.phase.passes)
-            if step % run.log_every == 0 or step == steps:
-                line = totals.line(step, stage, plan, made.update.rate, PAIR[recipe.data.objective])
-                session.tell(line | {"gradient_bytes": trainee.gradient_bytes})
-                check_skips(session, totals)
-            if every and step % every == 0 and step < steps:
-                with totals.paused():
-                    look(session, trainee, stage, step, recipe.evaluate.examples)
-            if step % run.save_every == 0 or step == steps or stop:
-                with totals.paused():
+        with closing(updates(session, stage, plan, step, place, asked)) as feed:  # and with it the processes it has
+            totals.resume()
+            for made in take_steps(feed, trainee.optimizer, work_of(session, trainee, stage)):
+                assert isinstance(made.update, Batched)
+                step, place, stop = step + 1, made.update.place, made.update.stop
+                totals.add(made.done, [part.micro.packed for part in made.update.parts], recipe, stage.phase.passes)
+                if step % run.log_every == 0 or step == steps:
+                    line = totals.line(step, stage, plan, made.update.rate, PAIR[recipe.data.objective])
+                    session.tell(line | {"gradient_bytes": trainee.gradient_bytes})
                     check_skips(session, totals)
-                    save(session, trainee, step, place, totals)
-            if stop and step < steps:
-                session.processes.wait()  # whoever leaves first is a failure to torchrun, which ends the others
-                raise Stopped(step, stop)
-            if step == stage.end:
-                break
-        totals.pause()
-        feed.close()
+                if every and step % every == 0 and step < steps:
+                    with totals.paused():
+                        look(session, trainee, stage, step, recipe.evaluate.examples)
+                if step % run.save_every == 0 or step == steps or stop:
+                    with totals.paused():
+                        check_skips(session, totals)
+                        save(session, trainee, step, place, totals)
+                if stop and step < steps:
+                    session.processes.wait()  # whoever leaves first is a failure to torchrun, which ends the others
+                    raise Stopped(step, stop)
+                if step == stage.end:
+                    break
+            totals.pause()
     return finish(session, trainee or assemble(prepared.snapshot, recipe.optimizer, run, session.processes), plan[-1])
 
 
@@ -231,7 +230,11 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
     short = training_flops(recipe.model, passes, pieces, pieces * stage.phase.length, pieces // 6) < SHORT
     still = recipe.model.dropout == recipe.model.attention_dropout == 0  # a recording would drop the same again
     alone = processes.ranks == 1 and processes.device.type == "cuda"
-    return Replay(work) if short and still and alone and recipe.run.capture == "auto" else work
+    if not (short and still and alone and recipe.run.capture == "auto"):
+        return work
+    assert isinstance(trainee.model, Objective)
+    trainee.model.masked_loss = masked_loss  # compiled it never returns from a recording, in PyTorch 2.11
+    return Replay(work)
 
 
 def fix_steps(session: Session, prepared: Prepared) -> int:
