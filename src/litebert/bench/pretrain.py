@@ -42,9 +42,9 @@ from litebert.train.trainee import Snapshot, Trainee, assemble
 
 FORMULA = "3·(pieces·(2·E·H + L·2·(4·H² + 2·H·F)) + L·4·H·Σ length² + masked·2·(H·E + E·V))"
 BATCHES = {  # to try: ours, the peer's, the peer's compiled
-    "albert-base": ((128, 256, 512), (64, 128), (64, 128)),
-    "albert-large": ((128, 256), (64, 128), (64,)),
-    "albert-xxlarge": ((32, 64), (16, 32), (32,)),
+    "albert-base": ((128, 256), (128, 256), (128, 256)),
+    "albert-large": ((128, 256), (64, 128), (64, 128)),
+    "albert-xxlarge": ((32, 64), (32, 64), (32, 64)),
 }
 WARM = 12  # steps, so that whatever compiles, plans or records has done so
 KEPT = 8  # batches of the peer that lie on the device
