@@ -199,6 +199,23 @@ class ExampleConfig:
         return self.layout in ("segment-pair", "sentence-pair")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How texts become sequences. It travels with the model, so that what it is asked looks like what it learned."""
+
+    length: int = 128  # pieces, specials included
+    long: Literal["cut", "windows"] = "cut"  # what becomes of longer texts
+    stride: int = 64  # pieces from the beginning of a window to that of the next
+    question_length: int = 64  # pieces of a question or of an option with its question that are kept
+    answer_length: int = 30  # the most pieces of an answer
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, "length", 8)
+        for name in ("stride", "question_length", "answer_length"):
+            at_least(self, name, 1)
+
+
 def _albert(hidden_size: int, layers: int, heads: int, version: int, dropout: float = 0.1, **more: Any) -> ModelConfig:
     """v1 has dropout and the erf GELU, v2 no dropout and the tanh GELU, as their `config.json` files say."""
     rate = dropout if version == 1 else 0.0

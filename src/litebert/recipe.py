@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from litebert.config import ExampleConfig, Layout, MaskConfig, ModelConfig, at_least
+from litebert.config import ExampleConfig, Layout, MaskConfig, ModelConfig, Reading, at_least, probability
 from litebert.strict import UserError, check_types, neighbour, parse
 
 
@@ -155,8 +155,89 @@ class Recipe:
             raise UserError("phases is empty; a run needs at least one")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """What is to be learned, and from which files: a benchmark by its name, or files of the user's own."""
+
+    name: str = ""  # rte, squad2, race, …
+    data: str = ""  # the folder of its files
+    train: str = ""
+    dev: str = ""
+    texts: tuple[str, ...] = ()  # columns; none said: text, or whatever the kind has
+    label: tuple[str, ...] = ()
+    kind: Literal["auto", "classify", "several", "regress", "tag", "answer", "choice"] = "auto"
+    held_out: float = 0.1  # share of the training file that is scored where there is no dev file
+    class_weights: Literal["none", "balanced"] = "none"  # balanced: rare classes count as much as common ones
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if not 0 < self.held_out < 1:
+            raise UserError(f"held_out = {self.held_out} must be a share between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneConfig:
+    """How a model is taught a task."""
+
+    epochs: float = 3.0
+    steps: int = 0  # instead of epochs
+    batch: int = 32  # examples a step; of answers: windows
+    rate: float = 3e-5
+    warmup: float = 0.1  # steps; below 1: a share of them
+    schedule: Literal["linear", "constant"] = "linear"  # what the rate does after the warm-up
+    dropout: float = -1.0  # of the encoder; below 0: as the model has it
+    head_dropout: float = 0.1
+    layer_decay: float = 1.0  # the rate of each layer is this times that of the layer above it
+    freeze: int = 0  # this many of the lowest layers, and the embeddings, stay as they are
+    seed: int = 0
+    evaluate_every: int = 0  # steps; 0: after each epoch
+    patience: int = 0  # looks in a row without a better score, after which it stops; 0: never
+    micro_batch: int = 0  # examples at once; 0: the whole batch
+    precision: Literal["auto", "bf16", "fp32", "fp64"] = "auto"
+    log_every: int = 50
+    keep: int = 1  # checkpoints to go on from; 0: none is written
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        probability(self, "head_dropout")
+        for name in ("batch", "log_every"):
+            at_least(self, name, 1)
+        for name in ("steps", "freeze", "evaluate_every", "patience", "micro_batch", "keep"):
+            at_least(self, name, 0)
+        for name in ("rate", "layer_decay"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"{name} = {getattr(self, name)} must be above 0")
+        if self.epochs <= 0 and not self.steps:
+            raise UserError(f"epochs = {self.epochs} must be above 0")
+        if self.dropout >= 1 or self.warmup < 0:
+            raise UserError("dropout must be below 1, and warmup not below 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneRecipe:
+    """What decides a fine-tuning run."""
+
+    model: str  # a folder, a run or a hub name to start from
+    task: TaskConfig = TaskConfig()
+    reading: Reading = field(default_factory=Reading)
+    optimizer: OptimizerConfig = OptimizerConfig(kind="adamw", correct_bias=True, eps=1e-8)
+    tune: TuneConfig = TuneConfig()
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
 def load_recipe(name: str, sets: Iterable[str] = ()) -> Recipe:
     """A recipe by its name inside the package (`cpu-demo`, `pretrain/cpu-demo`) or by its path (`mine.toml`)."""
+    return apply_sets(read_recipe(name), sets)
+
+
+def apply_sets(table: dict[str, Any], sets: Iterable[str]) -> Recipe:
+    return parse(Recipe, changed(table, sets))
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """The table of a recipe, not yet checked."""
     file = _find_recipe(name)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -164,14 +245,14 @@ def load_recipe(name: str, sets: Iterable[str] = ()) -> Recipe:
         raise UserError(f"{name} is not TOML: {problem}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise UserError(f"cannot read the recipe {name}: {problem}") from None
-    return apply_sets(table, sets)
+    return table
 
 
-def apply_sets(table: dict[str, Any], sets: Iterable[str]) -> Recipe:
+def changed(table: dict[str, Any], sets: Iterable[str]) -> dict[str, Any]:
     """A recipe's table with `--set section.key=value` changes made to it."""
     for assignment in sets:
         _assign(table, assignment)
-    return parse(Recipe, table)
+    return table
 
 
 def recipe_names() -> list[str]:
@@ -223,7 +304,7 @@ def _assign(table: dict[str, Any], assignment: str) -> None:
     table[last] = value
 
 
-def to_toml(recipe: Recipe) -> str:
+def to_toml(recipe: Recipe | TuneRecipe) -> str:
     """The recipe with every setting said: reading it gives the same recipe."""
     lines: list[str] = []
 
@@ -233,7 +314,9 @@ def to_toml(recipe: Recipe) -> str:
         lines.append("")
 
     for name, value in asdict(recipe).items():
-        if isinstance(value, tuple):
+        if isinstance(value, str):
+            lines.append(f"{name} = {json.dumps(value)}")
+        elif isinstance(value, tuple):
             for each in value:
                 section(f"[[{name}]]", each)
         else:

@@ -7,7 +7,7 @@ import lzma
 import pytest
 
 from litebert.config import UserError
-from litebert.tasks.glue import TASKS, read_glue
+from litebert.tasks.glue import GLUE, read_glue
 from litebert.tasks.table import read_rows
 
 COUNTS = {  # train, dev
@@ -26,15 +26,15 @@ def test_the_real_files_hold_what_they_should(name, data):
     for split, count in zip(("train", "dev"), COUNTS[name], strict=True):
         examples = list(read_glue(name, data / "glue", split))
         assert len(examples) == count
-        assert all(len(example.texts) == len(TASKS[name].texts) for example in examples)
+        assert all(len(example.texts) == len(GLUE[name].texts) for example in examples)
         targets = {example.target for example in examples}
-        assert targets == set(TASKS[name].labels) or (name == "stsb" and min(targets) == 0 and max(targets) == 5)
+        assert targets == set(GLUE[name].labels) or (name == "stsb" and min(targets) == 0 and max(targets) == 5)
 
 
 def test_json_lines_under_the_hubs_names_are_the_same_task(data):
     examples = list(read_glue("mnli", data / "glue" / "MNLI", "dev"))
     assert len(examples) == 9815
-    assert {example.target for example in examples} == set(TASKS["mnli"].labels)
+    assert {example.target for example in examples} == set(GLUE["mnli"].labels)
 
 
 OFFICIAL = {  # a header and a row of GLUE's own, for the tasks whose files are not at hand
@@ -66,7 +66,7 @@ OFFICIAL = {  # a header and a row of GLUE's own, for the tasks whose files are 
 @pytest.mark.parametrize(("ending", "packed"), [("", open), (".gz", gzip.open), (".xz", lzma.open)])
 def test_the_official_columns_are_read(name, inside, ending, packed, tmp_path):
     file, header, row, texts = OFFICIAL[name]
-    folder = tmp_path / TASKS[name].name if inside else tmp_path
+    folder = tmp_path / GLUE[name].name if inside else tmp_path
     folder.mkdir(exist_ok=True)
     with packed(folder / f"{file}{ending}", "wt") as handle:
         handle.write(f"{header}\n{row}\n")
@@ -74,7 +74,7 @@ def test_the_official_columns_are_read(name, inside, ending, packed, tmp_path):
     assert example.texts == texts
     assert example.key == "7"
     assert example.where.endswith("row 2")
-    assert example.target in (*TASKS[name].labels, 2.5)
+    assert example.target in (*GLUE[name].labels, 2.5)
 
 
 @pytest.mark.parametrize(

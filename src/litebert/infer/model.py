@@ -16,6 +16,8 @@ from litebert.infer.fill import Guess, fill
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
 from litebert.model.weights import CHECKPOINTS, OURS, load_network, save_network
+from litebert.tasks.taught import FILE as TASK
+from litebert.tasks.taught import Taught, read_taught, write_taught
 from litebert.text.tokenizer import BESIDE, FILES, Tokenizer
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -28,6 +30,7 @@ class Model:
     network: Network
     tokenizer: Tokenizer | None = None
     stored: torch.dtype = torch.float32  # the type of the weights in the file; in memory they are float32
+    taught: Taught | None = None  # the task it was fine-tuned on, if it was
 
     @property
     def config(self) -> ModelConfig:
@@ -55,6 +58,8 @@ class Model:
         save_network(self.network, Path(folder), dtype or self.stored)
         if self.tokenizer is not None:
             self.tokenizer.save(Path(folder))
+        if self.taught is not None:
+            write_taught(Path(folder), self.taught)
 
 
 def load(name: str | Path) -> Model:
@@ -62,7 +67,9 @@ def load(name: str | Path) -> Model:
     folder = find(name)
     network, stored = load_network(folder)
     has_tokenizer = any((folder / file).is_file() for file in FILES)
-    return Model(network=network, tokenizer=Tokenizer.load(folder) if has_tokenizer else None, stored=stored)
+    taught = read_taught(folder, network.head_configs, network.config.positions)
+    tokenizer = Tokenizer.load(folder) if has_tokenizer else None
+    return Model(network=network, tokenizer=tokenizer, stored=stored, taught=taught)
 
 
 def find(name: str | Path) -> Path:
@@ -84,7 +91,7 @@ def find(name: str | Path) -> Path:
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError:
         raise UserError(f"no folder {text}; to fetch it from the hub: pip install 'litebert[hub]'") from None
-    wanted = [OURS, "config.json", *CHECKPOINTS, "model-*.safetensors", "pytorch_model-*.bin", *FILES, *BESIDE]
+    wanted = [OURS, TASK, "config.json", *CHECKPOINTS, "model-*.safetensors", "pytorch_model-*.bin", *FILES, *BESIDE]
     try:
         return Path(snapshot_download(text, allow_patterns=wanted))
     except (OSError, ValueError, HfHubHTTPError) as problem:

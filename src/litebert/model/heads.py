@@ -130,6 +130,11 @@ def _only(scores: Tensor, allowed: Tensor) -> Tensor:
     return scores.masked_fill(~allowed.bool(), torch.finfo(scores.dtype).min)
 
 
+def widened(logits: Tensor) -> Tensor:
+    """In float32 or wider, as losses and probabilities want them."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
 def sentence_shape(config: ModelConfig, kind: HeadKind) -> tuple[Literal["pooled", "first"], str | None]:
     """Which vector a sentence head reads, and the activation of its own dense layer if the member's head has one."""
     if config.family == "distilbert" and kind != "pair":

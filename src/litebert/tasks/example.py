@@ -1,7 +1,10 @@
-"""What every task is made of: an `Example`, and what kind of answer it wants."""
+"""What every task is made of: an `Example`, and a `Task` that says what kind of answer it wants."""
 
 from dataclasses import dataclass
 from typing import Literal
+
+from litebert.config import UserError
+from litebert.strict import check_types
 
 # classify: one of the labels. several: any number of them. regress: a number. tag: a label for each word. answer: part
 # of the second text, or none. choice: which of the options, each read after the first text.
@@ -28,3 +31,40 @@ class Example:
     target: Target | None = None  # None: not known
     group: str = ""  # RACE: which level
     where: str = ""  # file and row, for messages
+
+
+METRICS: dict[Kind, tuple[str, ...]] = {  # the first decides which checkpoint is best
+    "classify": ("accuracy", "macro_f1"),
+    "several": ("micro_f1", "exact"),
+    "regress": ("pearson", "spearman"),
+    "tag": ("entity_f1", "accuracy"),
+    "answer": ("f1", "em"),
+    "choice": ("accuracy",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a model is asked. It travels with the model."""
+
+    kind: Kind
+    name: str = ""  # of a benchmark; a user's own file has none
+    labels: tuple[str, ...] = ()  # names, in the order of the logits
+    metrics: tuple[str, ...] = ()  # none said: those of its kind
+    texts: tuple[str, ...] = ()  # columns of a user's file
+    label: tuple[str, ...] = ()  # one column; `several` may have one for each label
+    unanswerable: bool = False  # answer: some questions have none
+    threshold: float = 0.0  # answer: none is given where the score for that is above this
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if not self.metrics:
+            object.__setattr__(self, "metrics", METRICS[self.kind])
+        if self.kind in ("classify", "several", "tag") and not self.labels:
+            raise UserError(f"a task of kind {self.kind!r} needs the names of its labels")
+
+    def describe(self) -> str:
+        """One line for people."""
+        where = f", from {' and '.join(repr(name) for name in self.label)}" if self.label else ""
+        named = f" ({len(self.labels)} labels: {', '.join(self.labels[:8])}{', …' if len(self.labels) > 8 else ''})"
+        return f"{self.kind}{named if self.labels else ''}{where}"

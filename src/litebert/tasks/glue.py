@@ -29,7 +29,7 @@ class GlueTask:
 
 
 PAIR = (("sentence1", "premise"), ("sentence2", "hypothesis"))
-TASKS: dict[str, GlueTask] = {
+GLUE: dict[str, GlueTask] = {
     "cola": GlueTask(
         name="CoLA", texts=(("sentence",),), metrics=("matthews",), header=("source", "label", "star", "sentence")
     ),
@@ -87,9 +87,9 @@ def find_file(task: GlueTask, folder: Path, split: str) -> Path:
 
 def read_glue(name: str, folder: str | Path, split: str) -> Iterator[Example]:
     """The examples of a split, in the file's order."""
-    if name not in TASKS:
-        raise UserError(f"unknown task {name!r}{neighbour(name, TASKS)}")
-    task = TASKS[name]
+    if name not in GLUE:
+        raise UserError(f"unknown task {name!r}{neighbour(name, GLUE)}")
+    task = GLUE[name]
     path = find_file(task, Path(folder), split)
     header = task.header if split != "test" and ".tsv" in path.name else None
     for number, row in read_rows(path, header):

@@ -6,44 +6,28 @@ said.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
 from litebert.corpus.read import Bad, Source, read_lines
 from litebert.strict import neighbour
-from litebert.tasks.example import Answer, Example, Kind, Target
+from litebert.tasks.example import Answer, Example, Kind, Target, Task
 from litebert.tasks.table import Row, column, read_rows, text_of
 
 CONLL = (".conll", ".bio", ".iob")
+SEPARATOR = "|"  # between the labels of `several` in one field
 MANY = 20  # more different whole numbers than this are a quantity, not classes
 TEXTS, LABELS = ("text", "sentence"), ("label", "labels")  # what columns are called when nobody says
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnTask:
-    """What the columns of a file mean."""
-
-    kind: Kind
-    texts: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()  # one column; `several` may have one for each label
-    labels: tuple[str, ...] = ()  # names, in the order of the logits
-    separator: str = "|"  # between the labels of `several` in one field
-
-    def describe(self) -> str:
-        """One line for people."""
-        where = f", from {' and '.join(repr(name) for name in self.label)}" if self.label else ""
-        named = f" ({len(self.labels)} labels: {', '.join(self.labels[:8])}{', …' if len(self.labels) > 8 else ''})"
-        return f"{self.kind}{named if self.labels else ''}{where}"
-
-
 def infer_task(
     path: str | Path, texts: Sequence[str] = (), label: Sequence[str] = (), kind: Kind | None = None
-) -> OwnTask:
+) -> Task:
     """Look at a training file once and say what it is for; what is said is taken as it is."""
     if str(path).endswith(CONLL):
-        return OwnTask(kind="tag", labels=_sorted_tags(tag for row in _conll(path) for tag in row[2]))
+        return Task(kind="tag", labels=_sorted_tags(tag for row in _conll(path) for tag in row[2]))
     first = next(read_rows(path), None)
     if first is None:
         raise UserError(f"{path} holds no row")
@@ -55,7 +39,7 @@ def infer_task(
     target = tuple(label) or _guess(row, LABELS, where, "--label")
     for name in (*chosen, *target):
         column(row, (name,), where)
-    return _labelled(path, OwnTask(kind=kind or "classify", texts=chosen, label=target), said=kind is not None)
+    return _labelled(path, chosen, target, kind)
 
 
 def _shape(row: Row) -> Kind | None:
@@ -76,30 +60,30 @@ def _guess(row: Row, usual: tuple[str, ...], where: str, flag: str) -> tuple[str
     return (found,)
 
 
-def _structured(
-    path: str | Path, row: Row, where: str, kind: Kind, texts: Sequence[str], label: Sequence[str]
-) -> OwnTask:
+def _structured(path: str | Path, row: Row, where: str, kind: Kind, texts: Sequence[str], label: Sequence[str]) -> Task:
     if kind == "answer":
-        return OwnTask(kind="answer", texts=tuple(texts) or ("question", "context"), label=tuple(label) or ("answers",))
+        task = Task(kind="answer", texts=tuple(texts) or ("question", "context"), label=tuple(label) or ("answers",))
+        return replace(task, unanswerable=any(not example.target for example in read_own(path, task)))
     if kind == "choice":
         chosen = tuple(texts) or _guess(row, (*TEXTS, "article", "context"), where, "--text")
-        return OwnTask(
+        return Task(
             kind="choice", texts=chosen, label=tuple(label) or _guess(row, ("label", "answer"), where, "--label")
         )
     words = tuple(texts) or (("tokens",) if "tokens" in row else ("text",))
-    task = OwnTask(kind="tag", texts=words, label=tuple(label) or (("tags",) if "tags" in row else ("spans",)))
-    seen = (_words_and_tags(each, task, f"{path}, row {number}")[1] for number, each in read_rows(path))
-    return replace(task, labels=_sorted_tags(tag for tags in seen for tag in tags or ()))
+    marks = tuple(label) or (("tags",) if "tags" in row else ("spans",))
+    seen = (_words_and_tags(each, words, marks, f"{path}, row {number}")[1] for number, each in read_rows(path))
+    labels = _sorted_tags(tag for tags in seen for tag in tags or ())
+    return Task(kind="tag", texts=words, label=marks, labels=labels)
 
 
-def _labelled(path: str | Path, task: OwnTask, said: bool) -> OwnTask:
+def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], said: Kind | None) -> Task:
     """Which labels there are; or that they are numbers."""
-    if len(task.label) > 1:
-        return replace(task, kind="several", labels=task.label)
+    if len(label) > 1:
+        return Task(kind="several", texts=texts, label=label, labels=label)
     counts: Counter[str] = Counter()
     lists = numbers = whole = rows = 0
     for number, row in read_rows(path):
-        value = column(row, task.label, f"{path}, row {number}")
+        value = column(row, label, f"{path}, row {number}")
         rows += 1
         if isinstance(value, list):
             lists += 1
@@ -107,19 +91,19 @@ def _labelled(path: str | Path, task: OwnTask, said: bool) -> OwnTask:
         else:
             numbers += _number(value) is not None
             whole += _number(value) is not None and float(value).is_integer()
-            several = str(value).split(task.separator) if said and task.kind == "several" else [_name(value)]
+            several = str(value).split(SEPARATOR) if said == "several" else [_name(value)]
             counts.update(part for part in several if part)
-    if lists or (said and task.kind == "several"):
-        return replace(task, kind="several", labels=tuple(sorted(counts)))
+    if lists or said == "several":
+        return Task(kind="several", texts=texts, label=label, labels=tuple(sorted(counts)))
     quantity = numbers == rows and (whole < rows or len(counts) > MANY)
-    if (said and task.kind == "regress") or (not said and quantity):
-        return replace(task, kind="regress")
+    if said == "regress" or (not said and quantity):
+        return Task(kind="regress", texts=texts, label=label)
     if not said and len(counts) > max(50, rows // 2):
         raise UserError(
-            f"{path}: {task.label[0]!r} holds {len(counts)} different values in {rows} rows, no set of labels; "
+            f"{path}: {label[0]!r} holds {len(counts)} different values in {rows} rows, no set of labels; "
             "say which column is, by --label, or --kind classify if it is"
         )
-    return replace(task, kind="classify", labels=tuple(sorted(counts, key=_label_order)))
+    return Task(kind="classify", texts=texts, label=label, labels=tuple(sorted(counts, key=_label_order)))
 
 
 def _label_order(label: str) -> tuple[float, str]:
@@ -139,7 +123,7 @@ def _name(value: Any) -> str:
     return str(value).strip()
 
 
-def read_own(path: str | Path, task: OwnTask, labelled: bool = True) -> Iterator[Example]:
+def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Example]:
     """The examples of a file. An unknown label, an empty text or a missing column is named with its row."""
     if task.kind == "tag" and str(path).endswith(CONLL):
         for number, words, said in _conll(path):
@@ -149,7 +133,7 @@ def read_own(path: str | Path, task: OwnTask, labelled: bool = True) -> Iterator
         where = f"{path}, row {number}"
         key = str(row.get("id", row.get("index", number)))
         if task.kind == "tag":
-            words, tags = _words_and_tags(row, task, where)
+            words, tags = _words_and_tags(row, task.texts, task.label, where)
             yield Example(key=key, texts=words, target=tags if labelled else None, where=where)
         elif task.kind == "choice":
             options = column(row, ("options",), where)
@@ -164,7 +148,7 @@ def read_own(path: str | Path, task: OwnTask, labelled: bool = True) -> Iterator
             yield Example(key=key, texts=texts, target=_target(row, task, where) if known else None, where=where)
 
 
-def _target(row: Row, task: OwnTask, where: str) -> Target:
+def _target(row: Row, task: Task, where: str) -> Target:
     value = row[task.label[0]]
     match task.kind:
         case "regress":
@@ -177,13 +161,13 @@ def _target(row: Row, task: OwnTask, where: str) -> Target:
         case "several":
             if len(task.label) > 1:
                 return tuple(name for name in task.label if _flag(row[name], name, where))
-            parts = value if isinstance(value, list) else [part for part in str(value).split(task.separator) if part]
+            parts = value if isinstance(value, list) else [part for part in str(value).split(SEPARATOR) if part]
             return tuple(_known(_name(part), task, where) for part in parts)
         case _:
             return _known(_name(value), task, where)
 
 
-def _known(label: str, task: OwnTask, where: str) -> str:
+def _known(label: str, task: Task, where: str) -> str:
     if label not in task.labels:
         raise UserError(f"{where}: label {label!r} is not in the training file{neighbour(label, task.labels)}")
     return label
@@ -231,15 +215,17 @@ def _choice(value: Any, options: Sequence[Any], where: str) -> int:
     raise UserError(f"{where}: {value!r} is none of the {len(options)} options")
 
 
-def _words_and_tags(row: Row, task: OwnTask, where: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+def _words_and_tags(
+    row: Row, texts: tuple[str, ...], label: tuple[str, ...], where: str
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Words with a tag each, from lists or from a text with marked spans."""
-    value = column(row, task.texts, where)
-    marks = row.get(task.label[0])
+    value = column(row, texts, where)
+    marks = row.get(label[0])
     if isinstance(value, list):
         if marks is not None and len(marks) != len(value):
             raise UserError(f"{where}: {len(value)} words and {len(marks)} tags")
         return tuple(map(str, value)), None if marks is None else tuple(map(str, marks))
-    text = text_of(row, task.texts, where)
+    text = text_of(row, texts, where)
     words, at = [], 0
     for word in text.split():
         start = text.index(word, at)

@@ -257,17 +257,25 @@ def _truncate(rows: list[tuple[list[int], Spans]], most: int, specials: int) -> 
     room = most - specials
     if room < 0:
         raise UserError(f"max_length = {most} leaves no room for text; {specials} special pieces stand around it")
-    sizes = [len(ids) for ids, _ in rows]
-    if sum(sizes) > room:
-        if len(sizes) == 1:
-            sizes = [room]
-        else:
-            short, long = min(sizes), max(sizes)
-            long = max(short, room - short)
-            if short + long > room:
-                short, long = room // 2, room - room // 2
-            sizes = [long, short] if sizes[0] > sizes[1] else [short, long]
+    sizes = fitted([len(ids) for ids, _ in rows], room)
     return [(ids[:size], spans[:size]) for (ids, spans), size in zip(rows, sizes, strict=True)]
+
+
+def fitted(sizes: list[int], room: int) -> list[int]:
+    """What is left of one text or two when together they may have so many pieces.
+
+    >>> fitted([9, 3], 8), fitted([9, 9], 7), fitted([9], 7), fitted([2, 3], 8)
+    ([5, 3], [3, 4], [7], [2, 3])
+    """
+    if sum(sizes) <= room:
+        return sizes
+    if len(sizes) == 1:
+        return [room]
+    short = min(sizes)
+    long = max(short, room - short)
+    if short + long > room:
+        short, long = room // 2, room - room // 2
+    return [long, short] if sizes[0] > sizes[1] else [short, long]
 
 
 def _open(path: Path, settings: Mapping[str, Any]) -> tuple[Pieces, dict[str, bytes]]:

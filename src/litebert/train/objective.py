@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import HeadConfig, ModelConfig, UserError
 from litebert.corpus.pack import IGNORED
 from litebert.model.cost import PRETRAINING
-from litebert.model.heads import Network
+from litebert.model.heads import Network, widened
 from litebert.recipe import DataConfig
 from litebert.train.feed import Micro
 
@@ -65,10 +65,6 @@ def masked_loss(
     logits = widened(head(states, table, positions))  # (M, V): only what is predicted is projected
     loss = F.cross_entropy(logits, labels.long(), reduction="none", ignore_index=IGNORED)
     return loss, (logits.argmax(-1) == labels).to(loss.dtype)
-
-
-def widened(logits: Tensor) -> Tensor:
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def pretraining_heads(config: ModelConfig, data: DataConfig) -> tuple[HeadConfig, ...]:

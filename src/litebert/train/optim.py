@@ -118,31 +118,32 @@ def _norms(parts: list[Tensor], like: Tensor) -> Tensor:
     return norms
 
 
-def parameter_groups(network: nn.Module, weight_decay: float, adapt: bool = True) -> list[dict[str, Any]]:
+def parameter_groups(
+    network: nn.Module, weight_decay: float, adapt: bool = True, scale: Callable[[str], float] = lambda _: 1.0
+) -> list[dict[str, Any]]:
     """Three groups: matrices and tables; stacked query-key-value matrices; norms and biases, which neither decay nor
-    adapt."""
-    plain: list[Tensor] = []
-    stacked: list[Tensor] = []
-    tables: list[Tensor] = []
-    for name, parameter in network.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        (plain if parameter.dim() < 2 else stacked if name.endswith("qkv.weight") else tables).append(parameter)
-    groups = [
-        {"params": tables, "weight_decay": weight_decay, "adapt": adapt},
-        {"params": stacked, "weight_decay": weight_decay, "adapt": adapt, "blocks": 3},
-        {"params": plain, "weight_decay": 0.0, "adapt": False},
+    adapt. `scale` says of a weight's name what its rate is multiplied by; of each value there are three groups."""
+    kinds: list[dict[str, Any]] = [
+        {"weight_decay": weight_decay, "adapt": adapt},
+        {"weight_decay": weight_decay, "adapt": adapt, "blocks": 3},
+        {"weight_decay": 0.0, "adapt": False},
     ]
-    return [group for group in groups if group["params"]]
+    found: dict[tuple[float, int], list[Tensor]] = {}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            kind = 2 if parameter.dim() < 2 else 1 if name.endswith("qkv.weight") else 0
+            found.setdefault((scale(name), kind), []).append(parameter)
+    order = sorted(found, key=lambda key: (-key[0], key[1]))
+    return [{"params": found[key], "scale": key[0], **kinds[key[1]]} for key in order]
 
 
-def build_optimizer(network: nn.Module, config: OptimizerConfig) -> Lamb:
-    """Its rate and its count of steps are numbers on the device."""
-    groups = parameter_groups(network, config.weight_decay, adapt=config.kind == "lamb")
+def build_optimizer(network: nn.Module, config: OptimizerConfig, scale: Callable[[str], float] = lambda _: 1.0) -> Lamb:
+    """Its rates and its count of steps are numbers on the device."""
+    groups = parameter_groups(network, config.weight_decay, config.kind == "lamb", scale)
     first = groups[0]["params"][0]
-    rate = torch.zeros((), dtype=first.dtype, device=first.device)
-    made = Lamb(groups, rate, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
+    made = Lamb(groups, 0.0, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
     for group in made.param_groups:
+        group["lr"] = torch.zeros((), dtype=first.dtype, device=first.device)
         group["steps"] = torch.zeros((), dtype=torch.float64, device=first.device)
     return made
 

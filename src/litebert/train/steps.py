@@ -52,7 +52,7 @@ def take_steps(updates: Iterable[Update[T]], optimizer: Lamb, work: Work[T]) -> 
     for update in updates:
         torch.manual_seed(update.seed)
         for group in optimizer.param_groups:
-            group["lr"].fill_(update.rate)
+            group["lr"].fill_(update.rate * group.get("scale", 1.0))
         yield Step(update, work(update.parts))
 
 

@@ -1,0 +1,155 @@
+"""Units -> one packed row on a device -> scores: what training and answering both do.
+
+Short texts cost what they are: nothing is padded but the few scores of a span or a choice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litebert.model.heads import Beam, Network, widened
+from litebert.model.packing import Boundaries, to_device
+from litebert.tasks.example import Kind, Task
+from litebert.tasks.features import Unit
+
+SENTENCE: tuple[Kind, ...] = ("classify", "several", "regress")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of some units in one row."""
+
+    input_ids: Tensor  # (T,)
+    token_type_ids: Tensor  # (T,)
+    boundaries: Boundaries
+    unit: Tensor  # (N,) which unit a sequence belongs to
+    option: Tensor  # (N,) its number in that unit
+    cells: Tensor  # (T,) where a piece stands in a padded (N, S)
+    allowed: Tensor | None  # (N, S) answer: where it may start or end
+    target: Tensor | None  # classify, choice (B,); several (B, C); regress (B,); tag (T,); answer (N, 2)
+    units: int
+    options: int  # sequences of the unit that has the most
+
+    @property
+    def width(self) -> int:
+        return self.boundaries.longest
+
+    def wide(self, values: Tensor, fill: float) -> Tensor:
+        """Values of the pieces (T, …) as a padded batch (N, S, …)."""
+        shape = (len(self.unit) * self.width, *values.shape[1:])
+        padded = values.new_full(shape, fill).index_copy(0, self.cells, values)
+        return padded.view(len(self.unit), self.width, *values.shape[1:])
+
+
+def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
+    """The longest sequences come first: attention treats those that are full as one dense batch."""
+    rows = [(number, option) for number, unit in enumerate(units) for option in range(len(unit.ids))]
+    sizes = np.array([len(units[number].ids[option]) for number, option in rows])
+    order = np.argsort(-sizes, kind="stable")
+    rows, sizes = [rows[at] for at in order], sizes[order]
+    ids, types = (
+        np.concatenate([getattr(units[number], name)[option] for number, option in rows]) for name in ("ids", "types")
+    )
+    widest = int(sizes.max())
+    cells = np.repeat(np.arange(len(rows)) * widest - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(ids))
+    allowed = None
+    if task.kind == "answer":
+        allowed = np.zeros((len(rows), widest), dtype=bool)
+        for row, (number, _) in enumerate(rows):
+            window = units[number].window
+            assert window is not None, "a question has windows"
+            allowed[row, 0] = True
+            allowed[row, window.first : window.first + len(window.offsets)] = True
+
+    def here(array: np.ndarray) -> Tensor:
+        return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
+
+    target = _targets(units, rows, task)
+    return Batch(
+        here(ids.astype(np.int64)),
+        here(types.astype(np.int64)),
+        Boundaries.of(sizes.tolist(), device),
+        here(np.array([number for number, _ in rows])),
+        here(np.array([option for _, option in rows])),
+        here(cells),
+        None if allowed is None else here(allowed),
+        None if target is None else here(target),
+        len(units),
+        max(len(unit.ids) for unit in units),
+    )
+
+
+def _targets(units: Sequence[Unit], rows: Sequence[tuple[int, int]], task: Task) -> np.ndarray | None:
+    if any(unit.target is None for unit in units):
+        return None
+    if task.kind == "tag":
+        return np.concatenate([units[number].target for number, _ in rows])
+    if task.kind == "answer":
+        return np.array([units[number].target for number, _ in rows], dtype=np.int64)
+    wanted = np.float32 if task.kind in ("several", "regress") else np.int64
+    return np.array([unit.target for unit in units], dtype=wanted)
+
+
+def batches(units: Sequence[Unit], pieces: int) -> Iterator[list[int]]:
+    """The numbers of units that go through together: of like length, at most so many pieces, padding for spans
+    included."""
+    order = sorted(range(len(units)), key=lambda number: units[number].pieces)
+    some: list[int] = []
+    for number in order:
+        if some and (len(some) + 1) * units[number].pieces > pieces:
+            yield some
+            some = []
+        some.append(number)
+    if some:
+        yield some
+
+
+def head_of(task: Task) -> str:
+    """The kind of head that answers a task."""
+    if task.kind == "answer":
+        return "span-beam" if task.unanswerable else "span"
+    return {"several": "classify"}.get(task.kind, task.kind)
+
+
+def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tensor:
+    types = batch.token_type_ids if network.config.token_types > 1 else None
+    states: Tensor = network.encoder(batch.input_ids, token_type_ids=types, boundaries=batch.boundaries, passes=passes)
+    return states  # (T, H)
+
+
+def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> Tensor:
+    """Logits of sentence heads (B, C), pooled over windows; of a choice (B, options); of tags (T, C)."""
+    head = head_of(task)
+    if task.kind == "tag":
+        return widened(network.heads[head](states))
+    logits = widened(network.heads[head](network.sentence(states, head, batch.boundaries)))  # (N, C)
+    if task.kind == "choice":
+        least = torch.finfo(logits.dtype).min
+        table = logits.new_full((batch.units, batch.options), least)
+        return table.index_put((batch.unit, batch.option), logits[:, 0])
+    if len(batch.unit) == batch.units:  # no windows: only back into the units' order
+        return torch.zeros_like(logits).index_copy(0, batch.unit, logits)
+    sums = logits.new_zeros(batch.units, logits.shape[1]).index_add(0, batch.unit, logits)
+    return sums / torch.bincount(batch.unit, minlength=batch.units)[:, None]
+
+
+def span_scores(network: Network, states: Tensor, batch: Batch) -> Tensor:
+    """Start and end logits of every piece: (2, N, S), the least there is where a row has no piece."""
+    logits = widened(network.heads["span"](states))  # (T, 2)
+    wide = batch.wide(logits, torch.finfo(logits.dtype).min)
+    return wide.permute(2, 0, 1)
+
+
+def beam_training(network: Network, states: Tensor, batch: Batch, start_at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    assert batch.allowed is not None
+    start, end, none = network.heads["span-beam"](batch.wide(states, 0.0), batch.allowed, start_at)
+    return widened(start), widened(end), widened(none)
+
+
+def beam_answers(network: Network, states: Tensor, batch: Batch) -> Beam:
+    assert batch.allowed is not None
+    found: Beam = network.heads["span-beam"].beam(batch.wide(states.float(), 0.0), batch.allowed)  # type: ignore[operator]
+    return found

@@ -1,0 +1,171 @@
+"""Examples -> what a model says of each, in their order, a few at a time: any number of them takes the same memory."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from litebert.config import Reading, UserError
+from litebert.infer.batch import Batch, batches, beam_answers, head_of, span_scores, states_of, to_batch, unit_scores
+from litebert.model.heads import Network
+from litebert.tasks.answers import Answers, Said, average
+from litebert.tasks.example import Example, Task
+from litebert.tasks.features import AT_ONCE, Unit, units
+from litebert.tasks.squad import answer_text
+from litebert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from litebert.infer.model import Model
+
+PIECES = {"cpu": 1 << 12, "cuda": 1 << 16}  # at once
+BEST = 20  # answers thought of
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model and how it is to be asked."""
+
+    network: Network
+    tokenizer: Tokenizer
+    task: Task
+    reading: Reading
+    device: torch.device
+
+
+def asked(model: "Model", device: torch.device | str = "cpu", precision: torch.dtype = torch.float32) -> Asked:
+    """A model that was taught a task, ready to answer."""
+    if model.taught is None:
+        heads = ", ".join(model.heads) or "none"
+        raise UserError(f"this model was taught no task (its heads: {heads}); teach it one by: litebert finetune")
+    if model.tokenizer is None:
+        raise UserError("this model has no tokenizer, so it cannot read texts")
+    network = model.network.to(device).eval()
+    network.encoder.embeddings.compute = precision
+    return Asked(network, model.tokenizer, model.taught.task, model.taught.reading, torch.device(device))
+
+
+def listen(models: Sequence[Asked], examples: Iterable[Example]) -> Iterator[tuple[Example, Said, int]]:
+    """Each example, what the models say of it on average, and how many of its pieces they did not see."""
+    check_ensemble(models)
+    source = iter(examples)
+    while some := list(islice(source, AT_ONCE)):
+        heard = [say(model, some) for model in models]
+        for number, example in enumerate(some):
+            lost = max(each[number][1] for each in heard)
+            yield example, average([each[number][0] for each in heard]), lost
+
+
+def check_ensemble(models: Sequence[Asked]) -> None:
+    first = models[0].task
+    for other in models[1:]:
+        if (other.task.kind, other.task.labels) != (first.kind, first.labels):
+            raise UserError(
+                f"the models were taught different things, {first.describe()} and {other.task.describe()}, "
+                "and cannot be averaged"
+            )
+
+
+@torch.no_grad()
+def say(model: Asked, examples: Sequence[Example]) -> list[tuple[Said, int]]:
+    """What one model says of some examples, and the pieces of each that it did not see."""
+    made = list(units(model.tokenizer, model.task, [replace(each, target=None) for each in examples], model.reading))
+    network, task = model.network, model.task
+    raw: list[Any] = [None] * len(made)
+    for numbers in batches(made, PIECES.get(model.device.type, 1 << 12)):
+        some = [made[number] for number in numbers]
+        batch = to_batch(some, task, model.device)
+        states = states_of(network, batch)
+        for number, found in zip(numbers, _read(network, states, batch, task, some, model.reading), strict=True):
+            raw[number] = found
+    mine: list[list[int]] = [[] for _ in examples]
+    for number, unit in enumerate(made):
+        mine[unit.example].append(number)
+    return [
+        (_merge(task, example, [(made[at], raw[at]) for at in own]), max((made[at].lost for at in own), default=0))
+        for example, own in zip(examples, mine, strict=True)
+    ]
+
+
+def _read(
+    network: Network, states: torch.Tensor, batch: Batch, task: Task, some: Sequence[Unit], reading: Reading
+) -> list[Any]:
+    """What each unit of a batch says, as numbers on the host."""
+    rows = batch.unit.tolist()
+    if task.kind == "answer":
+        found: list[Any] = [None] * len(some)
+        windows = _beams(network, states, batch) if head_of(task) == "span-beam" else _spans(network, states, batch)
+        for unit, each in zip(rows, windows, strict=True):
+            found[unit] = _candidates(some[unit], *each, reading)
+        return found
+    logits = unit_scores(network, states, batch, task)
+    if task.kind == "tag":
+        parts = torch.split(logits.softmax(-1).double().cpu(), [len(some[unit].ids[0]) for unit in rows])
+        by_unit = dict(zip(rows, parts, strict=True))
+        return [by_unit[unit].numpy() for unit in range(len(some))]
+    if task.kind == "regress":
+        return list(logits.double().cpu().numpy())
+    shares = logits.sigmoid() if task.kind == "several" else logits.softmax(-1)
+    values = shares.double().cpu().numpy()
+    return [row[: len(unit.ids)] if task.kind == "choice" else row for row, unit in zip(values, some, strict=True)]
+
+
+def _spans(network: Network, states: torch.Tensor, batch: Batch) -> Iterator[tuple[Any, Any, Any, float]]:
+    """Starts, ends and scores of the likely spans of each window."""
+    assert batch.allowed is not None
+    scores = span_scores(network, states, batch)
+    scores = scores.masked_fill(~batch.allowed, torch.finfo(scores.dtype).min)
+    best, at = scores.topk(min(BEST, scores.shape[-1]))  # (2, N, K)
+    for start, end, low, high in zip(*best.double().cpu().numpy(), *at.cpu().numpy(), strict=True):
+        starts, ends = np.repeat(low, len(high)), np.tile(high, len(low))
+        yield starts, ends, np.add.outer(start, end).ravel(), float("-inf")
+
+
+def _beams(network: Network, states: torch.Tensor, batch: Batch) -> Iterator[tuple[Any, Any, Any, float]]:
+    beam = beam_answers(network, states, batch)
+    parts = (beam.start_at, beam.end_at, beam.start, beam.end, beam.no_answer.double())
+    for low, high, start, end, none in zip(*(part.cpu().numpy() for part in parts), strict=True):
+        yield np.repeat(low, high.shape[1]), high.ravel(), (start[:, None] + end).ravel().astype(float), float(none)
+
+
+def _candidates(unit: Unit, starts: Any, ends: Any, scores: Any, none: float, reading: Reading) -> Any:
+    """The spans that can be an answer: in the passage, not backwards, not too long, and this window speaks for them."""
+    window = unit.window
+    assert window is not None
+    last = window.first + len(window.offsets)
+    kept = []
+    for start, end, value in zip(starts.tolist(), ends.tolist(), scores.tolist(), strict=True):
+        inside = window.first <= start <= end < last
+        if inside and end - start < reading.answer_length and window.spoken[start - window.first] and value > -1e30:
+            kept.append((value, start, end))
+    return sorted(kept, key=lambda span: -span[0])[:BEST], none
+
+
+def _merge(task: Task, example: Example, parts: Sequence[tuple[Unit, Any]]) -> Said:
+    """What the units of an example say together."""
+    if task.kind == "tag":
+        table = np.zeros((len(example.texts), len(task.labels)))
+        table[:, task.labels.index("O") if "O" in task.labels else 0] = 1e-9  # of words that were not seen
+        for unit, shares in parts:
+            for word, row in zip(unit.words, shares, strict=True):
+                if word >= 0:
+                    table[word] = row
+        return table
+    if task.kind != "answer":
+        found: np.ndarray = parts[0][1]
+        return found
+    spans = [(value, unit, start, end) for unit, (kept, _) in parts for value, start, end in kept]
+    best: dict[str, float] = {}
+    for value, unit, start, end in sorted(spans, key=lambda span: -span[0]):
+        assert unit.window is not None
+        text = answer_text(example.texts[1], unit.window, start, end)
+        if text and text not in best:
+            best[text] = value
+        if len(best) == BEST:
+            break
+    values = np.array(list(best.values()))
+    shares = np.exp(values - values.max()) if len(values) else values
+    none = min(none for _, (_, none) in parts)
+    return Answers(tuple(best), tuple((shares / shares.sum()).tolist()) if len(values) else (), none)

@@ -1,0 +1,80 @@
+"""`TASKS`: every benchmark as data; and the examples of a split, whichever kind of file they lie in."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from litebert.config import UserError
+from litebert.strict import neighbour
+from litebert.tasks.example import Example, Task
+from litebert.tasks.glue import GLUE, read_glue
+from litebert.tasks.own import read_own
+from litebert.tasks.race import read_race
+from litebert.tasks.squad import read_squad
+
+TASKS: dict[str, Task] = {
+    **{name: Task(name=name, kind=t.kind, labels=t.labels, metrics=t.metrics) for name, t in GLUE.items()},
+    "squad": Task(name="squad", kind="answer"),
+    "squad2": Task(name="squad2", kind="answer", unanswerable=True),
+    "race": Task(name="race", kind="choice"),
+    "race-middle": Task(name="race-middle", kind="choice"),
+    "race-high": Task(name="race-high", kind="choice"),
+}
+SQUAD_FILES = {"squad": "v1.1", "squad2": "v2.0"}
+
+
+def benchmark(name: str) -> Task:
+    if name not in TASKS:
+        raise UserError(f"unknown task {name!r}{neighbour(name, TASKS)}")
+    return TASKS[name]
+
+
+def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
+    """The examples of a benchmark's split (train, dev, test), or of a file of its own kind."""
+    path = Path(folder)
+    if task.name in SQUAD_FILES:
+        yield from read_squad(path if path.is_file() else _squad_file(path, split, SQUAD_FILES[task.name]))
+    elif task.name.startswith("race"):
+        yield from read_race(path, split, task.name.partition("-")[2] or "both")
+    elif task.name:
+        yield from read_glue(task.name, path, split)
+    else:
+        yield from read_own(path, task)
+
+
+def _squad_file(folder: Path, split: str, version: str) -> Path:
+    found = sorted(folder.glob(f"{split}-{version}.json*"))
+    if not found:
+        raise UserError(f"no {split}-{version}.json in {folder}; give the folder of SQuAD's own files by --data")
+    return found[0]
+
+
+def hold_out(examples: Sequence[Example], task: Task, share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """A part kept for scoring: drawn by the seed, of every class its share."""
+    strata: dict[object, list[int]] = {}
+    for number, example in enumerate(examples):
+        strata.setdefault(example.target if task.kind == "classify" else None, []).append(number)
+    rng = np.random.default_rng(seed)
+    kept: set[int] = set()
+    owed = 0.0
+    for label in sorted(strata, key=str):
+        rows = strata[label]
+        owed += share * len(rows)
+        count = min(len(rows) - 1, round(owed))
+        owed -= count
+        kept.update(rng.permutation(rows)[:count].tolist())
+    if not kept or len(kept) == len(examples):
+        raise UserError(f"{len(examples)} examples are too few to hold some out; give a dev file by --dev")
+    return [each for n, each in enumerate(examples) if n not in kept], [examples[n] for n in sorted(kept)]
+
+
+def missing_classes(task: Task, examples: Iterable[Example]) -> list[str]:
+    """Labels that no example has: what is scored says nothing about them."""
+    seen: set[str] = set()
+    for example in examples:
+        if isinstance(example.target, str):
+            seen.add(example.target)
+        elif task.kind in ("several", "tag") and isinstance(example.target, tuple):
+            seen.update(str(label) for label in example.target)
+    return [label for label in task.labels if label not in seen]
