@@ -80,26 +80,32 @@ class Processes:
         return found
 
 
+def pick_device(device: str, local: int = 0) -> torch.device:
+    """cuda, cpu, or with auto a GPU where there is one: the local-th."""
+    if device not in ("auto", "cuda", "cpu"):
+        raise UserError(f"--device {device!r}; allowed: auto, cuda, cpu")
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if kind != "cuda":
+        return torch.device(kind)
+    if not torch.cuda.is_available():
+        raise UserError("no CUDA device here; leave --device out, or say cpu")
+    if local >= torch.cuda.device_count():
+        raise UserError(f"{local + 1} processes on a machine with {torch.cuda.device_count()} GPUs; start fewer")
+    torch.cuda.set_device(local)
+    return torch.device(kind, local)
+
+
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
     """Join the others that `torchrun` started, if it did, and leave them properly."""
     ranks, rank, local = (
         int(os.environ.get(name, value)) for name, value in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
     )
-    if device not in ("auto", "cuda", "cpu"):
-        raise UserError(f"--device {device!r}; allowed: auto, cuda, cpu")
-    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    if kind == "cuda":
-        if not torch.cuda.is_available():
-            raise UserError("no CUDA device here; leave --device out, or say cpu")
-        if local >= torch.cuda.device_count():
-            raise UserError(f"{local + 1} processes on a machine with {torch.cuda.device_count()} GPUs; start fewer")
-        torch.cuda.set_device(local)
-    here = torch.device(kind, local) if kind == "cuda" else torch.device(kind)
+    here = pick_device(device, local)
     if ranks == 1:
         yield Processes(here)
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo")
     try:
         together = Processes(here, rank, ranks, dist.new_group(backend="gloo"))
         yield together

@@ -25,8 +25,9 @@ from torch import Tensor
 from litebert.config import HeadConfig, ModelConfig
 from litebert.files import first_line, read_json, replace_file
 from litebert.model.weights import read_our_config, save_state
-from litebert.recipe import Recipe, load_recipe, to_toml
-from litebert.strict import UserError
+from litebert.recipe import Recipe, TuneRecipe, load_recipe, read_recipe, to_toml
+from litebert.strict import UserError, parse
+from litebert.tasks.taught import Taught, write_taught
 from litebert.text.tokenizer import Tokenizer
 
 RECIPE, PLAN, METRICS, MODEL = "recipe.toml", "plan.json", "metrics.jsonl", "model"
@@ -80,19 +81,28 @@ class Run:
     def begun(self) -> bool:
         return (self.folder / RECIPE).is_file()
 
-    def begin(self, recipe: Recipe) -> None:
+    def begin(self, recipe: Recipe | TuneRecipe) -> None:
         self.write(RECIPE, to_toml(recipe))
 
     def ended(self) -> dict[str, Any] | None:
         """The last line of a run that is finished."""
         if not (self.folder / MODEL / "litebert.json").is_file():
             return None
-        lines = (self.folder / METRICS).read_text(encoding="utf-8").splitlines()
-        found = [line for line in map(json.loads, lines) if line["kind"] == "final"]
+        found = [line for line in self.lines() if line["kind"] == "final"]
         return dict(found[-1]) if found else {}
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What the run has said so far."""
+        return [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
+
+    def drop(self, name: str) -> None:
+        shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.folder / RECIPE))
+
+    def tune_recipe(self) -> TuneRecipe:
+        return parse(TuneRecipe, read_recipe(str(self.folder / RECIPE)))
 
     def plan(self) -> dict[str, Any] | None:
         return read_json(self.folder / PLAN) if (self.folder / PLAN).is_file() else None
@@ -201,19 +211,25 @@ class Run:
         return final
 
     def finish(
-        self, model: tuple[ModelConfig, tuple[HeadConfig, ...], dict[str, Tensor]], tokenizer: Tokenizer
+        self,
+        model: tuple[ModelConfig, tuple[HeadConfig, ...], dict[str, Tensor]],
+        tokenizer: Tokenizer,
+        taught: Taught | None = None,
+        name: str = MODEL,
     ) -> Path:
         """The finished model; it too appears in one moment."""
-        final, partial = self.folder / MODEL, self.folder / f".{MODEL}.partial"
+        final, partial = self.folder / name, self.folder / f".{name}.partial"
         try:
             shutil.rmtree(partial, ignore_errors=True)
             save_state(*model, partial)
             tokenizer.save(partial)
+            if taught is not None:
+                write_taught(partial, taught)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(partial, final)
         except (OSError, UserError) as problem:
             shutil.rmtree(partial, ignore_errors=True)
-            raise self.trouble(MODEL, problem) from None
+            raise self.trouble(name, problem) from None
         return final
 
 
@@ -229,10 +245,10 @@ def read_checkpoint(folder: Path) -> tuple[ModelConfig, dict[str, Tensor], dict[
     return config, weights, moments, read_json(folder / "state.json")
 
 
-def differences(ours: Recipe, theirs: Recipe) -> list[str]:
+def differences(ours: Recipe | TuneRecipe, theirs: Recipe | TuneRecipe) -> list[str]:
     """Settings that decide the result and differ, as `section.key`."""
     a, b = (flat(asdict(recipe), plain=False) for recipe in (ours, theirs))
-    return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.removeprefix("run.") not in HOW]
+    return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.split(".")[-1] not in HOW]
 
 
 def flat(table: Mapping[str, Any], plain: bool = True, above: str = "") -> dict[str, Any]:

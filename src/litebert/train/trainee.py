@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
-from litebert.recipe import OptimizerConfig, RunConfig
+from litebert.recipe import OptimizerConfig, RunConfig, TuneConfig
 from litebert.train.objective import PRECISIONS, build_objective
 from litebert.train.optim import Lamb, build_optimizer
 from litebert.train.processes import Processes
@@ -69,12 +69,12 @@ def assemble(start: Snapshot, optimizer: OptimizerConfig, run: RunConfig, proces
     elif processes.ranks > 1:
         model = DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
     made = build_optimizer(network, optimizer)
-    _restore(made, network, start.moments, start.steps)
+    restore(made, network, start.moments, start.steps)
     exchanged = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     return Trainee(network, model, made, exchanged if processes.ranks > 1 else 0)
 
 
-def _restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> None:
+def restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> None:
     for group in optimizer.param_groups:
         group["steps"].fill_(steps)
     if moments:
@@ -96,7 +96,7 @@ def _whole(tensor: Any) -> Tensor:
     return whole.detach().to("cpu", copy=True).contiguous()
 
 
-def resolve_precision(run: RunConfig, device: torch.device) -> Literal["bf16", "fp32", "fp64"]:
+def resolve_precision(run: RunConfig | TuneConfig, device: torch.device) -> Literal["bf16", "fp32", "fp64"]:
     if run.precision != "auto":
         return run.precision
     return "bf16" if device.type == "cuda" else "fp32"

@@ -1,0 +1,297 @@
+"""A model, a task and a recipe -> a model that was taught it, the best of the run by the task's metric.
+
+The directory is that of any run: killed at any moment, it goes on from its last checkpoint bit for bit.
+"""
+
+import statistics
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.attention import sdpa_kernel
+
+from litebert.infer.batch import to_batch
+from litebert.infer.model import load
+from litebert.infer.predict import Asked, listen
+from litebert.model.packing import to_device
+from litebert.model.weights import read_file, read_our_config
+from litebert.recipe import Phase, TuneRecipe
+from litebert.strict import UserError
+from litebert.tasks.answers import Answers, best_threshold, decide, scores
+from litebert.tasks.features import Unit
+from litebert.tasks.taught import Taught, read_taught
+from litebert.train.lesson import Lesson, class_weights, layer_scale, pupil, read_lesson
+from litebert.train.objective import PRECISIONS
+from litebert.train.optim import Lamb, build_optimizer
+from litebert.train.pretrain import KERNELS, Say, Stopped, signals
+from litebert.train.processes import Processes, pick_device
+from litebert.train.run import MODEL, Run, differences, read_checkpoint
+from litebert.train.schedule import rate_at, stages
+from litebert.train.start import environment
+from litebert.train.steps import Update, one_step, take_steps
+from litebert.train.trainee import Trainee, resolve_precision, restore
+from litebert.train.tutor import Part, Tutor, loss_of, weight_of
+
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What stays the same while a model is taught."""
+
+    recipe: TuneRecipe
+    lesson: Lesson
+    tutor: Tutor
+    optimizer: Lamb
+    device: torch.device
+    run: Run
+    say: Say
+
+    def tell(self, line: dict[str, Any]) -> None:
+        if line["kind"] != "note":
+            self.run.log(line)
+        self.say(line)
+
+    @property
+    def per_epoch(self) -> int:
+        return -(-len(self.lesson.train) // self.recipe.tune.batch)
+
+    @property
+    def steps(self) -> int:
+        return self.recipe.tune.steps or max(1, round(self.recipe.tune.epochs * self.per_epoch))
+
+    @property
+    def every(self) -> int:
+        return self.recipe.tune.evaluate_every or self.per_epoch
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    best: float | None = None  # by the task's first metric
+    best_step: int = 0
+    waited: int = 0  # looks since
+
+
+def finetune(recipe: TuneRecipe | None, folder: Path, resume: bool, device: str, say: Say) -> dict[str, Any]:
+    """Begin a run or go on with one; returns its last line."""
+    run = Run(folder)
+    try:
+        recipe = _agree(recipe, run, resume)
+        ended = run.ended()
+        if ended is not None:
+            say({"kind": "note", "text": f"this run is finished; its model is in {folder / MODEL}"})
+            return ended
+        with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
+            seat, progress = take_seat(recipe, run, pick_device(device), say)
+            return teach(seat, progress, asked)
+    finally:
+        run.abandon()
+
+
+def _agree(recipe: TuneRecipe | None, run: Run, resume: bool) -> TuneRecipe:
+    if not run.begun():
+        if recipe is None:
+            raise UserError(f"there is no run in {run.folder} to resume; say which model to teach, and what")
+        return recipe
+    if not resume:
+        raise UserError(f"{run.folder} holds a run already; go on with it by --resume, or choose another directory")
+    stored = run.tune_recipe()
+    differ = differences(recipe, stored) if recipe is not None else []
+    if differ:
+        raise UserError(
+            f"{run.folder} was begun with another recipe: {', '.join(differ[:4])} differ; "
+            "resume without saying it again, or choose another directory"
+        )
+    return recipe or stored
+
+
+def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> tuple[Seat, Progress]:
+    """Everything read and checked before the run begins; a run that was stopped goes on from its checkpoint."""
+    model = load(recipe.model)
+    lesson = read_lesson(recipe, model)
+    network, notes = pupil(model, lesson.taught.task, recipe.tune)
+    weights = class_weights(lesson.taught.task, lesson.train, recipe.task)
+    last, progress = run.latest(), Progress()
+    if last is not None:
+        _, kept, moments, state = read_checkpoint(last)
+        network.load_state_dict(kept)
+        progress = Progress(**state["progress"])
+        notes = (f"going on from step {progress.step}",)
+    precision = PRECISIONS[resolve_precision(recipe.tune, device)]
+    network = network.to(device, torch.promote_types(precision, torch.float32))
+    network.encoder.embeddings.compute = precision
+    tutor = Tutor(network, lesson.taught.task, weights).to(device)
+    scale = partial(layer_scale, network.config, network, recipe.tune.layer_decay)
+    optimizer = build_optimizer(network, recipe.optimizer, scale)
+    if last is not None:
+        restore(optimizer, network, moments, state["optimizer_steps"])
+    if not run.begun():
+        run.begin(recipe)
+    run.start_metrics(progress.step)
+    run.append("environment.jsonl", environment(Processes(device)))
+    for note in (*lesson.notes, *notes):
+        say({"kind": "note", "text": note})
+    return Seat(recipe, lesson, tutor, optimizer, device, run, say), progress
+
+
+def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any]:
+    tune, tutor, steps = seat.recipe.tune, seat.tutor, seat.steps
+    work = partial(one_step, model=tutor, optimizer=seat.optimizer, loss=partial(loss_of, tutor), clip=_clip(seat))
+    clock, since, sums = time.perf_counter(), progress.step, torch.zeros(3, dtype=torch.float64, device=seat.device)
+    tutor.train()
+    with closing(updates(seat, progress.step)) as feed:
+        for made in take_steps(feed, seat.optimizer, work):
+            progress.step += 1
+            step, done = progress.step, made.done
+            sums += torch.stack([done.figures[0].double(), done.norm.double(), done.taken.double()])
+            if step % tune.log_every == 0 or step == steps:
+                clock, since = _log(seat, step, made.update.rate, sums, time.perf_counter() - clock, step - since), step
+            if step % seat.every == 0 or step == steps or asked:
+                if step % seat.every == 0 or step == steps:
+                    look(seat, progress)
+                save(seat, progress)
+                clock, since = time.perf_counter(), step
+            if asked and step < steps:
+                raise Stopped(step, asked[-1])
+            if step == steps or (tune.patience and progress.waited >= tune.patience):
+                break
+    return finish(seat, progress)
+
+
+def _clip(seat: Seat) -> float:
+    return seat.recipe.optimizer.clip
+
+
+def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
+    """Batches from a step on: which examples an epoch shows in which order follows from the seed and its number."""
+    tune, task, train = seat.recipe.tune, seat.lesson.taught.task, seat.lesson.train
+    plan = stages((Phase(rate=tune.rate, warmup=tune.warmup),), seat.steps)
+    hold = 1.0 if tune.schedule == "constant" else 0.0
+    weights = None if seat.tutor.weights is None else seat.tutor.weights.tolist()
+    while True:
+        epoch, inside = divmod(step, seat.per_epoch)
+        order = np.random.default_rng((tune.seed, epoch)).permutation(len(train))
+        for first in range(inside * tune.batch, len(train), tune.batch):
+            some = [train[number] for number in order[first : first + tune.batch]]
+            whole = sum(weight_of(unit, task, weights) for unit in some)
+            share = to_device(torch.tensor(1 / max(whole, 1e-12)), seat.device)
+            parts = [Part(to_batch(each, task, seat.device), share) for each in _parts(some, tune.micro_batch)]
+            yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), tune.seed * 1_000_003 + step)
+            step += 1
+
+
+def _parts(some: list[Unit], size: int) -> list[list[Unit]]:
+    size = size or len(some)
+    return [some[first : first + size] for first in range(0, len(some), size)]
+
+
+def _log(seat: Seat, step: int, rate: float, sums: torch.Tensor, seconds: float, count: int) -> float:
+    """A line of figures; then they begin anew. Returns the time it was."""
+    loss, norm, taken = (sums / max(1, count)).tolist()
+    sums.zero_()
+    if taken == 0 or loss != loss:
+        raise UserError(f"loss or gradient were not finite in the {count} steps up to {step}; try a lower rate")
+    line = {"kind": "tune", "step": step, "steps": seat.steps, "epoch": step / seat.per_epoch, "loss": loss}
+    speed = count * seat.recipe.tune.batch / max(seconds, 1e-9)
+    left = (seat.steps - step) * seconds / max(1, count)
+    timing = {"seconds": seconds, "examples_per_second": speed, "seconds_left": left}
+    seat.tell(line | {"rate": rate, "norm": norm, "skipped": round((1 - taken) * count), "time": timing})
+    return time.perf_counter()
+
+
+def look(seat: Seat, progress: Progress) -> None:
+    """Score the dev set; a model that is better than any before it is kept."""
+    begun = time.perf_counter()
+    taught, found = score(seat)
+    seat.tutor.train()
+    value = found[0]["value"]
+    better = progress.best is None or value > progress.best
+    progress.waited = 0 if better else progress.waited + 1
+    if better:
+        progress.best, progress.best_step = value, progress.step
+        now = trainee(seat).snapshot()
+        seat.run.finish((now.config, now.heads, now.weights), seat.lesson.tokenizer, taught, BEST)
+    seat.tell(
+        {"kind": "dev", "step": progress.step, "scores": found, "best": better}
+        | {"time": {"seconds": time.perf_counter() - begun}}
+    )
+
+
+def score(seat: Seat) -> tuple[Taught, list[dict[str, Any]]]:
+    """The dev set's scores; where questions may have no answer, with the threshold that suits it best."""
+    taught, dev = seat.lesson.taught, seat.lesson.dev
+    model = Asked(seat.tutor.network.eval(), seat.lesson.tokenizer, taught.task, taught.reading, seat.device)
+    said = [each for _, each, _ in listen([model], dev)]
+    task = taught.task
+    if task.unanswerable:
+        heard = [each for each in said if isinstance(each, Answers)]
+        task = replace(task, threshold=best_threshold([example.target for example in dev], heard))  # type: ignore[misc]
+    found = scores(task, dev, [decide(task, each) for each in said])
+    return Taught(task, taught.reading), [asdict(each) for each in found]
+
+
+def trainee(seat: Seat) -> Trainee:
+    return Trainee(seat.tutor.network, seat.tutor, seat.optimizer, 0)
+
+
+def save(seat: Seat, progress: Progress) -> None:
+    if not seat.recipe.tune.keep:
+        return
+    now = trainee(seat).snapshot()
+    state = {"step": progress.step, "progress": asdict(progress), "optimizer_steps": now.steps}
+    model = (now.config, now.heads, now.weights)
+    seat.run.save(progress.step, model, seat.lesson.tokenizer, now.moments, state, seat.recipe.tune.keep)
+
+
+def finish(seat: Seat, progress: Progress) -> dict[str, Any]:
+    """The best model of the run in a folder of its own, and its scores once more as the last line."""
+    folder = seat.run.folder / BEST
+    config, heads = read_our_config(folder)
+    taught = read_taught(folder, heads, config.positions)
+    found = [line for line in seat.run.lines() if line["kind"] == "dev" and line["step"] == progress.best_step]
+    line = {"kind": "final", "step": progress.step, "best_step": progress.best_step, "scores": found[-1]["scores"]}
+    seat.tell(line)
+    final = seat.run.finish((config, heads, read_file(folder / "model.safetensors")), seat.lesson.tokenizer, taught)
+    seat.run.drop(BEST)
+    seat.say({"kind": "note", "text": f"the model is in {final}"})
+    return line
+
+
+def finetune_seeds(recipe: TuneRecipe, folder: Path, seeds: int, resume: bool, device: str, say: Say) -> dict[str, Any]:
+    """Several runs that differ by their seed alone; the best one's model is the directory's. Median, best and spread
+    are over the seeds, as the papers report them."""
+    lines = []
+    for number in range(seeds):
+        seed = recipe.tune.seed + number
+        inside = folder / f"seed-{seed}"
+        say({"kind": "note", "text": f"seed {seed}, {number + 1} of {seeds}"})
+        again = resume and inside.exists()
+        lines.append(
+            finetune(replace(recipe, tune=replace(recipe.tune, seed=seed)), inside, again, device, say) | {"seed": seed}
+        )
+    names = [score["name"] for score in lines[0]["scores"]]
+    table = {name: [line["scores"][at]["value"] for line in lines] for at, name in enumerate(names)}
+    best = max(range(seeds), key=lambda at: table[names[0]][at])
+    summary = {
+        name: {
+            "median": statistics.median(values),
+            "best": max(values),
+            "least": min(values),
+            "spread": statistics.stdev(values) if seeds > 1 else 0.0,
+            "error": statistics.median(line["scores"][at]["error"] for line in lines),
+        }
+        for at, (name, values) in enumerate(table.items())
+    }
+    load(folder / f"seed-{lines[best]['seed']}" / MODEL).save(folder / MODEL)
+    return {"kind": "seeds", "seeds": [line["seed"] for line in lines], "best_seed": lines[best]["seed"]} | {
+        "scores": summary
+    }

@@ -1,0 +1,166 @@
+"""A recipe for fine-tuning -> what the run begins with: examples as units, and a network with the head they need."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from litebert.config import HeadConfig, ModelConfig, Reading, UserError
+from litebert.infer.batch import head_of
+from litebert.infer.model import Model
+from litebert.model.heads import Network, sentence_shape
+from litebert.model.weights import build
+from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
+from litebert.tasks.example import Example, Task
+from litebert.tasks.features import Unit, units
+from litebert.tasks.own import infer_task, read_own
+from litebert.tasks.read import benchmark, hold_out, missing_classes, read_split
+from litebert.tasks.taught import Taught
+from litebert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """All that is learned from and scored on."""
+
+    taught: Taught
+    tokenizer: Tokenizer
+    train: list[Unit]
+    dev: list[Example]
+    notes: tuple[str, ...]
+
+
+def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
+    config, notes = recipe.task, []
+    if model.tokenizer is None:
+        raise UserError(f"{recipe.model} has no tokenizer, so it cannot read texts")
+    most = model.config.positions
+    if recipe.reading.length > most:
+        raise UserError(f"reading.length = {recipe.reading.length} does not fit the model's {most} positions")
+    task = task_of(config)
+    train, dev, said = _files(config, task, recipe.tune.seed)
+    if not train:
+        raise UserError("there is nothing to learn from: the training file holds no example")
+    notes += [f"task: {task.describe()}", said]
+    lacking = missing_classes(task, dev)
+    if lacking:
+        notes.append(f"nothing to score of {', '.join(map(repr, lacking[:5]))}: the scores say nothing of it")
+    made = list(units(model.tokenizer, task, train, recipe.reading))
+    notes += [*_cuts(made, recipe.reading, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
+    return Lesson(Taught(task, recipe.reading), model.tokenizer, made, dev, tuple(notes))
+
+
+def task_of(config: TaskConfig) -> Task:
+    """The benchmark that is named, or what the training file is for."""
+    if config.name:
+        if config.train or config.texts or config.label:
+            raise UserError(f"task {config.name!r} has its own files and columns; say --task or --train, not both")
+        if not config.data:
+            raise UserError(f"say where the files of {config.name} are: --data FOLDER")
+        return benchmark(config.name)
+    if not config.train:
+        raise UserError("say what to learn: --task NAME --data FOLDER, or --train FILE")
+    return infer_task(config.train, config.texts, config.label, None if config.kind == "auto" else config.kind)
+
+
+def _files(config: TaskConfig, task: Task, seed: int) -> tuple[list[Example], list[Example], str]:
+    if task.name:
+        both = [list(read_split(task, config.data, split)) for split in ("train", "dev")]
+        return both[0], both[1], f"files of {task.name} in {config.data}"
+    examples = list(read_own(config.train, task))
+    if config.dev:
+        return examples, list(read_own(config.dev, task)), f"scored on {config.dev}"
+    train, dev = hold_out(examples, task, config.held_out, seed)
+    return train, dev, f"no dev file: {len(dev):,} of {len(examples):,} examples are held out and scored (seed {seed})"
+
+
+def _cuts(made: Sequence[Unit], reading: Reading, examples: int) -> list[str]:
+    longer = {unit.example for unit in made if unit.lost}
+    found = []
+    if longer:
+        lost = sum(unit.lost for unit in made)
+        whole = lost + sum(unit.pieces for unit in made)
+        found.append(
+            f"{len(longer):,} of {examples:,} texts are longer than {reading.length} pieces and were cut "
+            f"({100 * lost / whole:.1f} % of all pieces); reading.long = 'windows' reads them whole"
+        )
+    several = sum(len(unit.ids) > 1 for unit in made)
+    if reading.long == "windows" and several:
+        found.append(f"{several:,} of {examples:,} texts are longer than {reading.length} pieces: read in windows")
+    return found
+
+
+def pupil(model: Model, task: Task, tune: TuneConfig) -> tuple[Network, tuple[str, ...]]:
+    """The model's encoder under a head for the task, and what was done for it."""
+    config, notes = model.config, []
+    if tune.dropout >= 0:
+        config = replace(config, dropout=tune.dropout, attention_dropout=tune.dropout)
+    kind: Any = head_of(task)
+    labels = task.labels if kind in ("classify", "tag") else ()
+    head = HeadConfig(kind=kind, labels=labels, several=task.kind == "several", dropout=tune.head_dropout)
+    if kind in ("classify", "regress", "choice") and sentence_shape(config, kind)[0] == "pooled" and not config.pooler:
+        config = replace(config, pooler=True)
+        notes.append("the model has no pooler: it begins with a fresh one")
+    network = build(config, (head,), tune.seed)
+    state = dict(model.network.encoder.state_dict())
+    lacking = network.encoder.load_state_dict(state, strict=False)
+    assert not lacking.unexpected_keys
+    assert all(name.startswith("pooler.") for name in lacking.missing_keys)
+    notes.append(_take_head(model, network, head))
+    freeze(network, tune.freeze)
+    return network, tuple(notes)
+
+
+def _take_head(model: Model, network: Network, head: HeadConfig) -> str:
+    """Keep a head that answers the same question; say what becomes of others."""
+    same = [replace(other, dropout=head.dropout) == head for other in model.network.head_configs]
+    if any(same):
+        network.heads[head.kind].load_state_dict(model.heads[head.kind].state_dict())
+        return f"its {head.kind} head tells the same labels apart and is kept"
+    said = {
+        other.kind: f" ({len(other.labels)} labels)" if other.labels else "" for other in model.network.head_configs
+    }
+    others = [kind + labels for kind, labels in said.items()]
+    gone = f" in the place of {', '.join(others)}" if others else ""
+    return f"a fresh {head.kind} head{gone}"
+
+
+def freeze(network: Network, lowest: int) -> None:
+    """The embeddings and so many of the lowest layers stay as they are."""
+    if not lowest:
+        return
+    trunk = network.encoder.trunk
+    if lowest > len(trunk.plan):
+        raise UserError(f"freeze = {lowest}, and the model has {len(trunk.plan)} layers")
+    kept = {part for pair in trunk.plan[lowest:] for part in zip("af", pair, strict=True)}
+    frozen = {part for pair in trunk.plan[:lowest] for part in zip("af", pair, strict=True)}
+    if kept & frozen:
+        raise UserError(f"freeze = {lowest}: layers above share their weights with those below; freeze all or none")
+    network.encoder.embeddings.requires_grad_(False)
+    for which, index in frozen:
+        (trunk.attention if which == "a" else trunk.ffn)[index].requires_grad_(False)
+
+
+def layer_scale(config: ModelConfig, network: Network, decay: float, name: str) -> float:
+    """What a weight's rate is multiplied by: once for each layer that stands above it. A weight that several layers
+    share counts as the highest of them."""
+    plan, parts = network.encoder.trunk.plan, name.split(".")
+    top = len(plan) + 1  # heads and pooler
+    if parts[:2] == ["encoder", "embeddings"]:
+        return decay**top
+    if parts[:2] == ["encoder", "trunk"]:
+        side, index = int(parts[2] == "ffn"), int(parts[3])
+        level = max(layer for layer, pair in enumerate(plan) if pair[side] == index) + 1
+        return decay ** (top - level)
+    return 1.0
+
+
+def class_weights(task: Task, made: Sequence[Unit], config: TaskConfig) -> torch.Tensor | None:
+    """Balanced: each class weighs in all as much as any other (and a mean example 1)."""
+    if config.class_weights == "none":
+        return None
+    if task.kind != "classify":
+        raise UserError(f"class_weights are for classes, and this is a task of kind {task.kind!r}")
+    counts = torch.bincount(torch.tensor([unit.target for unit in made]), minlength=len(task.labels)).double()
+    return (len(made) / (len(task.labels) * counts.clamp(min=1))).float()
