@@ -203,16 +203,18 @@ class ExampleConfig:
 class Reading:
     """How texts become sequences. It travels with the model, so that what it is asked looks like what it learned."""
 
-    length: int = 128  # pieces, specials included
+    length: int = 0  # pieces, specials included; 0: as suits the kind of task
     long: Literal["cut", "windows"] = "cut"  # what becomes of longer texts
-    stride: int = 64  # pieces from the beginning of a window to that of the next
-    question_length: int = 64  # pieces of a question or of an option with its question that are kept
+    stride: int = 128  # pieces from the beginning of a window to that of the next
+    question_length: int = 0  # pieces kept of a question, or of an option with its question; 0: as suits the kind
     answer_length: int = 30  # the most pieces of an answer
 
     def __post_init__(self) -> None:
         check_types(self)
-        at_least(self, "length", 8)
-        for name in ("stride", "question_length", "answer_length"):
+        if self.length:
+            at_least(self, "length", 8)
+        at_least(self, "question_length", 0)
+        for name in ("stride", "answer_length"):
             at_least(self, name, 1)
 
 

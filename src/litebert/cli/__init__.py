@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import answer, bench, corpus, model, plot, text, train
+from litebert.cli import answer, bench, corpus, model, plot, predict, text, train, tune
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -19,7 +19,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (model.demo, model.info, train.pretrain, answer.fill, model.export, model.convert):
+for command in (
+    model.demo,
+    model.info,
+    train.pretrain,
+    tune.finetune,
+    predict.predict,
+    answer.fill,
+    model.export,
+    model.convert,
+):
     app.command()(command)
 app.add_typer(text.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")

@@ -136,6 +136,18 @@ def as_text(line: dict[str, Any]) -> str:
     """One line for one event."""
     if line["kind"] == "note":
         return str(line["text"])
+    if "scores" in line:
+        found = ", ".join(f"{s['name']} {100 * s['value']:.2f} ± {100 * s['error']:.2f}" for s in line["scores"])
+        if line["kind"] == "final":
+            return f"the best, of step {line['best_step']:,}: {found}"
+        return f"step {line['step']:,}, dev set of {line['scores'][0]['count']:,}: {found}{' (best)' * line['best']}"
+    if line["kind"] == "tune":
+        timing = line["time"]
+        return (
+            f"step {line['step']:,} of {line['steps']:,}, epoch {line['epoch']:.2f}, loss {line['loss']:.4f}, "
+            f"learning rate {line['rate']:.2e}, gradient norm {line['norm']:.2f}, "
+            f"{timing['examples_per_second']:,.0f} examples a second, time left {clock(timing['seconds_left'])}"
+        )
     if line["kind"] == "train":
         return ", ".join(f"{name} {value}" for name, value in panel_rows(line))
     parts = []

@@ -1,6 +1,7 @@
 """`TASKS`: every benchmark as data; and the examples of a split, whichever kind of file they lie in."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,18 @@ def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
         yield from read_glue(task.name, path, split)
     else:
         yield from read_own(path, task)
+
+
+def read_unlabelled(task: Task, path: str | Path, split: str = "test") -> Iterator[Example]:
+    """What is to be answered: the folder of a benchmark, a file in its layout, or a file of the task's columns."""
+    place = Path(path)
+    if task.name in GLUE and place.is_file():
+        columns = task.texts or tuple(names[0] for names in GLUE[task.name].texts)
+        yield from read_own(place, replace(task, texts=columns), labelled=False)
+    elif task.name:
+        yield from read_split(task, place, split)
+    else:
+        yield from read_own(place, task, labelled=False)
 
 
 def _squad_file(folder: Path, split: str, version: str) -> Path:

@@ -1,7 +1,7 @@
 """What a model was taught, beside its weights: `task.json`."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from litebert.config import HeadConfig, Reading, UserError
@@ -31,16 +31,22 @@ def read_taught(folder: Path, heads: tuple[HeadConfig, ...], positions: int) -> 
             return parse(Taught, read_json(folder / FILE))
         except UserError as problem:
             raise UserError(f"{folder / FILE}: {problem}") from None
-    reading = Reading(length=min(512, positions))
     for head in heads:
         if head.kind in ("classify", "tag"):
             kind = "several" if head.several else head.kind
-            return Taught(Task(kind=kind, labels=head.labels), reading)
-        if head.kind == "regress":
-            return Taught(Task(kind="regress"), reading)
-        if head.kind == "choice":
-            return Taught(Task(kind="choice"), reading)
+            return suited(Task(kind=kind, labels=head.labels), Reading(length=min(512, positions)), positions)
+        if head.kind in ("regress", "choice"):
+            return suited(Task(kind=head.kind), Reading(length=min(512, positions)), positions)
         if head.kind in ("span", "span-beam"):
-            asked = Reading(length=min(384, positions), stride=128)
-            return Taught(Task(kind="answer", unanswerable=head.kind == "span-beam"), asked)
+            return suited(Task(kind="answer", unanswerable=head.kind == "span-beam"), Reading(), positions)
     return None
+
+
+def suited(task: Task, reading: Reading, positions: int) -> Taught:
+    """What was left open about reading, as the papers have it: sentences 128 pieces, passages of questions 384, those
+    of choices 512."""
+    if reading.length > positions:
+        raise UserError(f"reading.length = {reading.length} does not fit the model's {positions} positions")
+    length = reading.length or min(positions, {"answer": 384, "choice": 512}.get(task.kind, 128))
+    question = reading.question_length or min(length // 2, 128 if task.kind == "choice" else 64)
+    return Taught(task, replace(reading, length=length, question_length=question))

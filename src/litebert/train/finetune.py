@@ -146,20 +146,22 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
 def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any]:
     tune, tutor, steps = seat.recipe.tune, seat.tutor, seat.steps
     work = partial(one_step, model=tutor, optimizer=seat.optimizer, loss=partial(loss_of, tutor), clip=_clip(seat))
-    clock, since, sums = time.perf_counter(), progress.step, torch.zeros(3, dtype=torch.float64, device=seat.device)
+    clock, sums = time.perf_counter(), torch.zeros(4, dtype=torch.float64, device=seat.device)
     tutor.train()
     with closing(updates(seat, progress.step)) as feed:
         for made in take_steps(feed, seat.optimizer, work):
             progress.step += 1
             step, done = progress.step, made.done
-            sums += torch.stack([done.figures[0].double(), done.norm.double(), done.taken.double()])
+            one = torch.ones_like(done.taken)
+            sums += torch.stack([done.figures[0].nan_to_num(), done.norm.nan_to_num(), done.taken, one]).double()
             if step % tune.log_every == 0 or step == steps:
-                clock, since = _log(seat, step, made.update.rate, sums, time.perf_counter() - clock, step - since), step
+                clock = _log(seat, step, made.update.rate, sums, clock)
             if step % seat.every == 0 or step == steps or asked:
+                paused = time.perf_counter()
                 if step % seat.every == 0 or step == steps:
                     look(seat, progress)
                 save(seat, progress)
-                clock, since = time.perf_counter(), step
+                clock += time.perf_counter() - paused
             if asked and step < steps:
                 raise Stopped(step, asked[-1])
             if step == steps or (tune.patience and progress.waited >= tune.patience):
@@ -194,18 +196,20 @@ def _parts(some: list[Unit], size: int) -> list[list[Unit]]:
     return [some[first : first + size] for first in range(0, len(some), size)]
 
 
-def _log(seat: Seat, step: int, rate: float, sums: torch.Tensor, seconds: float, count: int) -> float:
+def _log(seat: Seat, step: int, rate: float, sums: torch.Tensor, clock: float) -> float:
     """A line of figures; then they begin anew. Returns the time it was."""
-    loss, norm, taken = (sums / max(1, count)).tolist()
+    *summed, made = sums.tolist()
     sums.zero_()
-    if taken == 0 or loss != loss:
+    now, count = time.perf_counter(), round(made)
+    seconds, (loss, norm, taken) = now - clock, (each / count for each in summed)
+    if taken == 0:
         raise UserError(f"loss or gradient were not finite in the {count} steps up to {step}; try a lower rate")
     line = {"kind": "tune", "step": step, "steps": seat.steps, "epoch": step / seat.per_epoch, "loss": loss}
     speed = count * seat.recipe.tune.batch / max(seconds, 1e-9)
     left = (seat.steps - step) * seconds / max(1, count)
     timing = {"seconds": seconds, "examples_per_second": speed, "seconds_left": left}
     seat.tell(line | {"rate": rate, "norm": norm, "skipped": round((1 - taken) * count), "time": timing})
-    return time.perf_counter()
+    return now
 
 
 def look(seat: Seat, progress: Progress) -> None:

@@ -16,7 +16,7 @@ from litebert.tasks.example import Example, Task
 from litebert.tasks.features import Unit, units
 from litebert.tasks.own import infer_task, read_own
 from litebert.tasks.read import benchmark, hold_out, missing_classes, read_split
-from litebert.tasks.taught import Taught
+from litebert.tasks.taught import Taught, suited
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -35,10 +35,8 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     config, notes = recipe.task, []
     if model.tokenizer is None:
         raise UserError(f"{recipe.model} has no tokenizer, so it cannot read texts")
-    most = model.config.positions
-    if recipe.reading.length > most:
-        raise UserError(f"reading.length = {recipe.reading.length} does not fit the model's {most} positions")
     task = task_of(config)
+    taught = suited(task, recipe.reading, model.config.positions)
     train, dev, said = _files(config, task, recipe.tune.seed)
     if not train:
         raise UserError("there is nothing to learn from: the training file holds no example")
@@ -46,9 +44,9 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     lacking = missing_classes(task, dev)
     if lacking:
         notes.append(f"nothing to score of {', '.join(map(repr, lacking[:5]))}: the scores say nothing of it")
-    made = list(units(model.tokenizer, task, train, recipe.reading))
-    notes += [*_cuts(made, recipe.reading, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
-    return Lesson(Taught(task, recipe.reading), model.tokenizer, made, dev, tuple(notes))
+    made = list(units(model.tokenizer, task, train, taught.reading))
+    notes += [*_cuts(made, taught.reading, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
+    return Lesson(taught, model.tokenizer, made, dev, tuple(notes))
 
 
 def task_of(config: TaskConfig) -> Task:

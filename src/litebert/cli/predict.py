@@ -1,0 +1,54 @@
+"""`litebert predict`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from litebert.cli.show import Json, print_json
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="A model that was taught a task: a folder, a run, a hub name.")],
+    file: Annotated[Path, typer.Argument(help="What to answer: CSV, TSV, JSONL, Parquet, CoNLL, or a benchmark's.")],
+    to: Annotated[Path, typer.Option("--to", help="Where to: .csv, .tsv, .jsonl, or .json as SQuAD has it.")],
+    also: Annotated[list[str] | None, typer.Option("--with", help="Another model, averaged with the first.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A column with a text; twice for pairs.")] = None,
+    split: Annotated[str, typer.Option(help="Of a benchmark's folder: train, dev or test.")] = "test",
+    form: Annotated[str | None, typer.Option("--format", help="csv, tsv, jsonl, glue or squad.")] = None,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Answer every row of a file. Killed, the same command goes on where it stopped."""
+    import torch
+
+    from litebert.infer.model import load
+    from litebert.infer.predict import asked
+    from litebert.infer.stream import columns, format_of, predict_file
+    from litebert.tasks.read import read_unlabelled
+    from litebert.train.processes import pick_device
+
+    chosen = format_of(to, form)
+    here = pick_device(device)
+    precision = torch.bfloat16 if here.type == "cuda" else torch.float32
+    names = [model, *(also or [])]
+    models = [asked(load(name), here, precision) for name in names]
+    task = columns(models[0].task, text or [])
+    size = file.stat().st_size if file.is_file() else 0
+    signature = {"models": names, "file": str(file), "bytes": size, "format": chosen, "texts": list(task.texts)}
+    found = predict_file(
+        models,
+        read_unlabelled(task, file, split),
+        to,
+        chosen,
+        signature | {"split": split},
+        lambda rows: typer.echo(f"{rows:,} rows", err=True),
+    )
+    if as_json:
+        print_json({"to": str(to), **{key: found[key] for key in ("rows", "cut", "resumed")}})
+        return
+    if found["resumed"]:
+        typer.echo(f"went on after {found['resumed']:,} rows", err=True)
+    most = models[0].reading.length
+    cut = f"; {found['cut']:,} texts were longer than {most} pieces and were cut" if found["cut"] else ""
+    typer.echo(f"{found['rows']:,} predictions in {to}{cut}")

@@ -1,0 +1,181 @@
+"""Examples -> a file of predictions, a few rows at a time: any number of rows takes the same memory, and a process that
+was killed goes on where it stopped when the same command is given again.
+
+Rows gather in `NAME.partial`; `NAME.progress` says how many of them, and bytes, are whole. The file itself appears when
+the last row is in it.
+"""
+
+import csv
+import fcntl
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from litebert.config import UserError
+from litebert.files import read_json, replace_file
+from litebert.infer.predict import Asked, listen
+from litebert.tasks.answers import Answers, Said, decide
+from litebert.tasks.example import Example, Target, Task
+from litebert.tasks.features import AT_ONCE
+
+Format = Literal["csv", "tsv", "jsonl", "glue", "squad"]
+ENDINGS: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".json": "squad"}
+ANSWERS = 5  # of those thought of, in JSONL
+
+
+def format_of(path: Path, said: str | None) -> Format:
+    if said is not None:
+        if said not in (*ENDINGS.values(), "glue"):
+            raise UserError(f"--format {said!r}; allowed: csv, tsv, jsonl, glue, squad")
+        return said
+    if path.suffix not in ENDINGS:
+        raise UserError(f"{path}: predictions are written as .csv, .tsv, .jsonl or .json (SQuAD's); or say --format")
+    return ENDINGS[path.suffix]
+
+
+def predict_file(
+    models: Sequence[Asked],
+    examples: Iterator[Example],
+    to: Path,
+    form: Format,
+    asked: dict[str, Any],
+    say: Callable[[int], object] = lambda _: None,
+) -> dict[str, int]:
+    """`asked` tells one command from another: only the same one goes on with what an earlier one left."""
+    task = models[0].task
+    _check(task, form, to)
+    partial, progress = (to.with_name(f"{to.name}.{ending}") for ending in ("partial", "progress"))
+    counts = {"rows": 0, "cut": 0, "bytes": 0, "resumed": 0}
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if progress.exists() and partial.exists():
+            counts |= _left(progress, asked)
+            counts["resumed"] = counts["rows"]
+        with open(partial, "ab") as file:
+            _lock(file, to)
+            file.truncate(counts["bytes"])
+            file.seek(counts["bytes"])
+            if not counts["bytes"]:
+                file.write(_head(task, form))
+            source = islice(examples, counts["rows"], None)
+            while some := list(islice(source, AT_ONCE)):
+                for example, said, lost in listen(models, some):
+                    file.write(_row(task, form, example, said, counts["rows"]))
+                    counts["rows"] += 1
+                    counts["cut"] += lost > 0
+                file.flush()
+                os.fsync(file.fileno())
+                counts["bytes"] = file.tell()
+                replace_file(progress, json.dumps({"asked": asked, "counts": counts}).encode())
+                say(counts["rows"])
+            file.write(b"\n}\n" if form == "squad" else b"")
+        os.replace(partial, to)
+        progress.unlink(missing_ok=True)
+    except OSError as problem:
+        raise UserError(
+            f"cannot write {to}: {problem.strerror or problem}; the same command goes on from row {counts['rows']:,}"
+        ) from None
+    return counts
+
+
+def _check(task: Task, form: Format, to: Path) -> None:
+    if to.exists():
+        raise UserError(f"{to} is there already; remove it, or write to another file")
+    if form == "squad" and task.kind != "answer":
+        raise UserError(f"SQuAD's format is for answers, and the model was taught {task.kind}; use .csv or .jsonl")
+    if form == "glue" and task.kind not in ("classify", "regress"):
+        raise UserError(f"GLUE's format is for classes and numbers, and the model was taught {task.kind}")
+
+
+def _lock(file: IO[bytes], to: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UserError(f"another process is writing {to}; wait for it, or write to another file") from None
+
+
+def _left(progress: Path, asked: dict[str, Any]) -> dict[str, int]:
+    found = read_json(progress)
+    if found.get("asked") != json.loads(json.dumps(asked)):
+        raise UserError(
+            f"{progress} was left by another command (other models, rows or format); remove it and the .partial beside "
+            "it to begin anew"
+        )
+    return dict(found["counts"])
+
+
+def _head(task: Task, form: Format) -> bytes:
+    match form:
+        case "csv" | "tsv":
+            return _line(["id", "prediction", "probability"] if task.kind != "regress" else ["id", "prediction"], form)
+        case "glue":
+            return b"index\tprediction\n"
+        case "squad":
+            return b"{"
+        case _:
+            return b""
+
+
+def _row(task: Task, form: Format, example: Example, said: Said, number: int) -> bytes:
+    decided = decide(task, said)
+    match form:
+        case "squad":
+            before = "\n" if number == 0 else ",\n"
+            return f"{before}{json.dumps(example.key)}: {json.dumps(decided, ensure_ascii=False)}".encode()
+        case "glue":
+            value = f"{decided:.3f}" if isinstance(decided, float) else str(decided)
+            return f"{number}\t{value}\n".encode()
+        case "jsonl":
+            return (json.dumps(as_json(task, example, said), ensure_ascii=False) + "\n").encode()
+        case _:
+            chance = [] if task.kind == "regress" else [f"{probability(task, said):.6f}"]
+            return _line([example.key, as_text(task, decided), *chance], form)
+
+
+def _line(fields: Sequence[str], form: Format) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t" if form == "tsv" else ",", lineterminator="\n").writerow(fields)
+    return text.getvalue().encode()
+
+
+def as_text(task: Task, decided: Target) -> str:
+    """A decision in one field: labels joined by |, tags by spaces."""
+    if isinstance(decided, tuple):
+        return (" " if task.kind == "tag" else "|").join(map(str, decided))
+    return f"{decided:.6g}" if isinstance(decided, float) else str(decided)
+
+
+def as_json(task: Task, example: Example, said: Said) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": example.key, "prediction": decide(task, said)}
+    if isinstance(said, Answers):
+        best = list(zip(said.texts, said.probabilities, strict=True))[:ANSWERS]
+        row["answers"] = [{"text": text, "probability": round(share, 6)} for text, share in best]
+        if task.unanswerable:
+            row["no_answer"] = round(said.none, 6)
+    elif task.kind in ("classify", "several"):
+        row["probabilities"] = {name: round(float(share), 6) for name, share in zip(task.labels, said, strict=True)}
+    elif task.kind == "choice":
+        row["probabilities"] = [round(float(share), 6) for share in said]
+    elif task.kind == "tag":
+        row["tokens"] = list(example.texts)
+        row["probabilities"] = [round(float(share), 6) for share in said.max(-1)]
+    return row
+
+
+def probability(task: Task, said: Said) -> float:
+    """How sure the decision is; of several labels or tags, the least sure of them."""
+    if isinstance(said, Answers):
+        return said.probabilities[0] if said.probabilities else 0.0
+    if task.kind == "several":
+        return float(abs(said - 0.5).min() + 0.5)
+    return float(said.max(-1).min()) if said.size else 0.0
+
+
+def columns(task: Task, texts: Sequence[str]) -> Task:
+    """The task with other columns to read, where the user says so."""
+    return replace(task, texts=tuple(texts)) if texts else task
