@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import answer, bench, corpus, model, plot, predict, text, train, tune
+from litebert.cli import answer, bench, corpus, embed, evaluate, model, plot, predict, text, train, tune
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -24,8 +24,11 @@ for command in (
     model.info,
     train.pretrain,
     tune.finetune,
+    evaluate.evaluate,
     predict.predict,
     answer.fill,
+    embed.embed,
+    embed.probe,
     model.export,
     model.convert,
 ):

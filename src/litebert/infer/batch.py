@@ -22,16 +22,24 @@ SENTENCE: tuple[Kind, ...] = ("classify", "several", "regress")
 class Batch:
     """Sequences of some units in one row."""
 
-    input_ids: Tensor  # (T,)
+    input_ids: Tensor  # (T,) the pieces, then what fills up
     token_type_ids: Tensor  # (T,)
-    boundaries: Boundaries
+    boundaries: Boundaries  # of the sequences, then of what fills up
     unit: Tensor  # (N,) which unit a sequence belongs to
     option: Tensor  # (N,) its number in that unit
-    cells: Tensor  # (T,) where a piece stands in a padded (N, S)
+    cells: Tensor  # (P,) where a piece stands in a padded (N, S)
     allowed: Tensor | None  # (N, S) answer: where it may start or end
-    target: Tensor | None  # classify, choice (B,); several (B, C); regress (B,); tag (T,); answer (N, 2)
+    target: Tensor | None  # classify, choice (B,); several (B, C); regress (B,); tag (P,); answer (N, 2)
     units: int
     options: int  # sequences of the unit that has the most
+
+    @property
+    def rows(self) -> int:
+        return len(self.unit)
+
+    @property
+    def pieces(self) -> int:
+        return len(self.cells)
 
     @property
     def width(self) -> int:
@@ -39,9 +47,24 @@ class Batch:
 
     def wide(self, values: Tensor, fill: float) -> Tensor:
         """Values of the pieces (T, …) as a padded batch (N, S, …)."""
-        shape = (len(self.unit) * self.width, *values.shape[1:])
-        padded = values.new_full(shape, fill).index_copy(0, self.cells, values)
-        return padded.view(len(self.unit), self.width, *values.shape[1:])
+        shape = (self.rows * self.width, *values.shape[1:])
+        padded = values.new_full(shape, fill).index_copy(0, self.cells, values[: self.pieces])
+        return padded.view(self.rows, self.width, *values.shape[1:])
+
+
+def filling(pieces: int, longest: int, rows: int) -> list[int]:
+    """Sequences of nothing, and of padding, that bring a row up to one of a few sizes, at most a sixteenth larger: the
+    libraries make, and keep, a plan for every size they meet.
+
+    >>> filling(1000, 40, 31), filling(1024, 40, 32), filling(1000, 10, 31)
+    ([24], [], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 10, 4])
+    """
+    grain = max(16, 1 << max(0, pieces.bit_length() - 5))
+    more = -pieces % grain
+    if not more and rows % 16:
+        more = grain
+    sizes = [longest] * (more // longest) + [more % longest] * (more % longest > 0)
+    return [0] * (-(rows + len(sizes)) % 16) + sizes
 
 
 def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
@@ -64,14 +87,17 @@ def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
             allowed[row, 0] = True
             allowed[row, window.first : window.first + len(window.offsets)] = True
 
+    more = filling(len(ids), widest, len(rows))
+    ids, types = (np.append(row, np.zeros(sum(more), dtype=row.dtype)).astype(np.int64) for row in (ids, types))
+
     def here(array: np.ndarray) -> Tensor:
         return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
 
     target = _targets(units, rows, task)
     return Batch(
-        here(ids.astype(np.int64)),
-        here(types.astype(np.int64)),
-        Boundaries.of(sizes.tolist(), device),
+        here(ids),
+        here(types),
+        Boundaries.of([*sizes.tolist(), *more], device, empty=True),
         here(np.array([number for number, _ in rows])),
         here(np.array([option for _, option in rows])),
         here(cells),
@@ -124,13 +150,13 @@ def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> T
     """Logits of sentence heads (B, C), pooled over windows; of a choice (B, options); of tags (T, C)."""
     head = head_of(task)
     if task.kind == "tag":
-        return widened(network.heads[head](states))
-    logits = widened(network.heads[head](network.sentence(states, head, batch.boundaries)))  # (N, C)
+        return widened(network.heads[head](states))[: batch.pieces]
+    logits = widened(network.heads[head](network.sentence(states, head, batch.boundaries)))[: batch.rows]  # (N, C)
     if task.kind == "choice":
         least = torch.finfo(logits.dtype).min
         table = logits.new_full((batch.units, batch.options), least)
         return table.index_put((batch.unit, batch.option), logits[:, 0])
-    if len(batch.unit) == batch.units:  # no windows: only back into the units' order
+    if batch.rows == batch.units:  # no windows: only back into the units' order
         return torch.zeros_like(logits).index_copy(0, batch.unit, logits)
     sums = logits.new_zeros(batch.units, logits.shape[1]).index_add(0, batch.unit, logits)
     return sums / torch.bincount(batch.unit, minlength=batch.units)[:, None]

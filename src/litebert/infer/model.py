@@ -5,6 +5,7 @@
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
 from litebert.files import first_line
+from litebert.infer.embed import Pool, Vectors, embed, embedder
 from litebert.infer.fill import Guess, fill
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
@@ -52,6 +54,19 @@ class Model:
     def fill(self, text: str, top: int = 5, passes: int | None = None) -> list[list[Guess]]:
         """The likeliest pieces for each mask in a text, best first."""
         return fill(self, text, top, passes)
+
+    def embed(
+        self,
+        texts: Sequence[str | tuple[str, str]],
+        pool: Pool = "mean",
+        layers: str = "last",
+        *,
+        length: int | None = None,
+        passes: int | None = None,
+        normalise: bool = False,
+    ) -> Vectors:
+        """One vector a text or pair of texts: (texts, numbers)."""
+        return embed(embedder(self, pool, layers, length=length, passes=passes, normalise=normalise), texts)
 
     def save(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
         """A folder that `load` reads back: each shared weight once, in the type it came in unless another is said."""

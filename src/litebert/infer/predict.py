@@ -125,9 +125,9 @@ def _spans(network: Network, states: torch.Tensor, batch: Batch) -> Iterator[tup
 
 def _beams(network: Network, states: torch.Tensor, batch: Batch) -> Iterator[tuple[Any, Any, Any, float]]:
     beam = beam_answers(network, states, batch)
-    parts = (beam.start_at, beam.end_at, beam.start, beam.end, beam.no_answer.double())
+    parts = (beam.start_at, beam.end_at, beam.start.double(), beam.end.double(), beam.no_answer.double())
     for low, high, start, end, none in zip(*(part.cpu().numpy() for part in parts), strict=True):
-        yield np.repeat(low, high.shape[1]), high.ravel(), (start[:, None] + end).ravel().astype(float), float(none)
+        yield np.repeat(low, high.shape[1]), high.ravel(), (start[:, None] + end).ravel(), float(none)
 
 
 def _candidates(unit: Unit, starts: Any, ends: Any, scores: Any, none: float, reading: Reading) -> Any:

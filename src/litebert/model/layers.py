@@ -9,6 +9,7 @@ back to the weight's own type before it is added to the others. A weight that 24
 
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 
 import torch
 import torch.nn.functional as F
@@ -160,11 +161,13 @@ def ragged_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: flo
             mask = mask & causal_mask(longest, qkv.device)
         seen = padded_attention(qkv[gather], mask, dropout).flatten(0, 1)
         return seen[torch.searchsorted(offsets[1:].long(), number, right=True) * longest + places]
-    one_by_one = [  # on a CPU a kernel costs microseconds to start, so a loop wastes nothing
-        padded_attention(each[None], None, dropout, rows.causal)[0]
-        for each in torch.split(qkv, offsets.diff().tolist())
+    alike = [(size, len(list(run))) for size, run in groupby(offsets.diff().tolist()) if size]
+    parts = torch.split(qkv, [size * many for size, many in alike])  # neighbours of one length are one dense batch
+    dense = [
+        padded_attention(part.view(many, size, *part.shape[1:]), None, dropout, rows.causal).flatten(0, 1)
+        for part, (size, many) in zip(parts, alike, strict=True)
     ]
-    return torch.cat(one_by_one)
+    return torch.cat(dense)
 
 
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, Source, read_lines
+from litebert.corpus.read import Bad, Source, find_sources, is_unicode, read_lines
 from litebert.strict import neighbour
 from litebert.tasks.example import Answer, Example, Kind, Target, Task
 from litebert.tasks.table import Row, column, read_rows, text_of
@@ -127,13 +127,20 @@ def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Ex
     """The examples of a file. An unknown label, an empty text or a missing column is named with its row."""
     if task.kind == "tag" and str(path).endswith(CONLL):
         for number, words, said in _conll(path):
-            yield Example(key=str(number), texts=words, target=said, where=f"{path}, row {number}")
+            where = f"{path}, row {number}"
+            for tag in set(said) if labelled else ():
+                _known(tag, task, where)
+            yield Example(key=str(number), texts=words, target=said if labelled else None, where=where)
         return
     for number, row in read_rows(path):
         where = f"{path}, row {number}"
-        key = str(row.get("id", row.get("index", number)))
+        key = _key(row, number)
         if task.kind == "tag":
             words, tags = _words_and_tags(row, task.texts, task.label, where)
+            if labelled and tags is None:
+                column(row, task.label[:1], where)
+            for tag in set(tags or ()) if labelled else ():
+                _known(tag, task, where)
             yield Example(key=key, texts=words, target=tags if labelled else None, where=where)
         elif task.kind == "choice":
             options = column(row, ("options",), where)
@@ -146,6 +153,32 @@ def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Ex
             if labelled and not known:
                 column(row, task.label[:1], where)
             yield Example(key=key, texts=texts, target=_target(row, task, where) if known else None, where=where)
+
+
+def read_texts(path: str | Path, columns: Sequence[str] = ()) -> Iterator[Example]:
+    """Texts, or pairs of them, that nothing is asked of: the rows of a table, or the lines of a plain file."""
+    sources = find_sources([path])
+    if len(sources) != 1:
+        raise UserError(f"{path} is {len(sources)} files; give one of them")
+    if len(columns) > 2:
+        raise UserError(f"{len(columns)} columns of text ({', '.join(columns)}); give one, or two for pairs")
+    plain = sources[0].kind == "text"
+    if plain and columns:
+        raise UserError(f"{path} is plain text, a line a text: it has no column {columns[0]!r}; leave --text out")
+    lines = ((number, {"text": line or ""}) for number, line in read_lines(sources[0], Bad(remedy="mend or remove it")))
+    for number, row in lines if plain else read_rows(path):
+        where = f"{path}, row {number}"
+        if plain and not row["text"].strip():
+            raise UserError(f"{where}: the line is empty, and each line is a text; remove it")
+        columns = columns or _guess(row, TEXTS, where, "--text")
+        key, texts = _key(row, number), tuple(text_of(row, (name,), where).strip() for name in columns)
+        if not all(map(is_unicode, (key, *texts))):
+            raise UserError(f"{where}: half a surrogate pair stands there, which is no character; mend or remove it")
+        yield Example(key=key, texts=texts, where=where)
+
+
+def _key(row: Row, number: int) -> str:
+    return str(row.get("id", row.get("index", number)))
 
 
 def _target(row: Row, task: Task, where: str) -> Target:

@@ -13,7 +13,10 @@ Row = dict[str, Any]
 
 def open_table(path: str | Path) -> Source:
     """A file of rows."""
-    (source,) = find_sources([path])
+    sources = find_sources([path])
+    if len(sources) != 1:
+        raise UserError(f"{path} is {len(sources)} files; give one of them")
+    source = sources[0]
     if source.kind == "text":
         raise UserError(f"{path} is plain text; rows come as .csv, .tsv, .jsonl or .parquet")
     return source

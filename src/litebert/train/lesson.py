@@ -37,7 +37,7 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
         raise UserError(f"{recipe.model} has no tokenizer, so it cannot read texts")
     task = task_of(config)
     taught = suited(task, recipe.reading, model.config.positions)
-    train, dev, said = _files(config, task, recipe.tune.seed)
+    train, dev, said = read_files(config, task, recipe.tune.seed)
     if not train:
         raise UserError("there is nothing to learn from: the training file holds no example")
     notes += [f"task: {task.describe()}", said]
@@ -62,7 +62,8 @@ def task_of(config: TaskConfig) -> Task:
     return infer_task(config.train, config.texts, config.label, None if config.kind == "auto" else config.kind)
 
 
-def _files(config: TaskConfig, task: Task, seed: int) -> tuple[list[Example], list[Example], str]:
+def read_files(config: TaskConfig, task: Task, seed: int) -> tuple[list[Example], list[Example], str]:
+    """Examples to learn from, those to score, and a line that says where they come from."""
     if task.name:
         both = [list(read_split(task, config.data, split)) for split in ("train", "dev")]
         return both[0], both[1], f"files of {task.name} in {config.data}"

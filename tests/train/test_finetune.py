@@ -1,0 +1,422 @@
+"""Fine-tuning: every kind of task from a user's own file to the same answers after reloading; runs that resume."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from litebert.cli import app
+from litebert.config import Reading, UserError
+from litebert.infer.batch import to_batch
+from litebert.infer.model import load
+from litebert.infer.predict import asked, listen
+from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe, changed, read_recipe, recipe_names
+from litebert.strict import parse
+from litebert.tasks.answers import decide
+from litebert.tasks.features import units
+from litebert.tasks.own import infer_task, read_own
+from litebert.train.finetune import finetune, finetune_seeds
+from litebert.train.lesson import layer_scale, pupil, read_lesson
+from litebert.train.tutor import Tutor, weight_of
+from tests.toys import KINDS, choices, classes, questions, several, tags, toy_model, write_rows
+
+QUICK = TuneConfig(epochs=6, batch=8, rate=3e-3, log_every=20, head_dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return toy_model(tmp_path_factory.mktemp("toy"))
+
+
+def quiet(_):
+    pass
+
+
+def teach(toy, folder, file, tune=QUICK, say=quiet, reading=None, resume=False, **task):
+    recipe = TuneRecipe(
+        model=str(toy), task=TaskConfig(train=str(file), **task), tune=tune, reading=reading or Reading()
+    )
+    return finetune(recipe, folder, resume, "cpu", say)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_users_own_file_from_training_to_the_same_predictions_after_reloading(toy, tmp_path, kind):
+    rows, ending, options, floor = KINDS[kind]
+    train, dev = (write_rows(tmp_path / f"{name}{ending}", rows(n, n)) for name, n in (("train", 240), ("dev", 60)))
+    run, out = tmp_path / "run", tmp_path / "out.jsonl"
+    settings = [f"tune.{key}={value}" for key, value in (("epochs", 8), ("batch", 8), ("rate", 3e-3))]
+    changes = [part for each in settings for part in ("--set", each)]
+    files = ["--train", str(train), "--dev", str(dev), *options]
+    said = CliRunner().invoke(app, ["finetune", str(toy), *files, "--to", str(run), "--json", *changes])
+    assert said.exit_code == 0, said.output
+    final = json.loads(said.stdout)
+    assert f"task: {kind}" in said.stderr
+    assert final["scores"][0]["value"] >= floor
+    texts = [part for name in options[1:2] for part in ("--text", name)]
+    told = CliRunner().invoke(app, ["predict", str(run), str(dev), "--to", str(out), *texts, "--json"])
+    assert told.exit_code == 0, told.output
+    written = [json.loads(line)["prediction"] for line in out.read_text().splitlines()]
+    model = load(run)
+    task = model.taught.task
+    assert task.kind == kind
+    again = [decide(task, said) for _, said, _ in listen([asked(model)], read_own(dev, task))]
+    assert written == [list(each) if isinstance(each, tuple) else each for each in again]
+    model.save(tmp_path / "copy")
+    copied = load(tmp_path / "copy")
+    assert copied.taught == model.taught
+    assert [decide(task, said) for _, said, _ in listen([asked(copied)], read_own(dev, task))] == again
+
+
+def test_questions_without_an_answer_get_none_and_the_threshold_travels_with_the_model(toy, tmp_path):
+    train, dev = (write_rows(tmp_path / f"{n}.jsonl", questions(n, n, 0.4)) for n in (400, 80))
+    found = teach(toy, tmp_path / "run", train, dev=str(dev), tune=replace(QUICK, epochs=10))
+    assert found["scores"][0]["value"] > 0.85
+    model = load(tmp_path / "run")
+    assert model.taught.task.unanswerable
+    assert "span-beam" in model.heads
+    guesses = [
+        decide(model.taught.task, said) for _, said, _ in listen([asked(model)], read_own(dev, model.taught.task))
+    ]
+    assert 0.15 < np.mean([guess == "" for guess in guesses]) < 0.65
+    never = replace(model.taught.task, threshold=1e9)
+    assert all(decide(never, said) for _, said, _ in listen([asked(model)], read_own(dev, model.taught.task)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unpadded_batches_give_the_loss_of_padded_ones(toy, tmp_path, kind):
+    """Twenty steps of both, in float32 without dropout: the same losses within 1e-5, and the same weights."""
+    rows, ending, options, _ = KINDS[kind]
+    file = write_rows(tmp_path / f"a{ending}", rows(160, 3))
+    task = infer_task(file, options[1:2], options[3:4])
+    losses = {}
+    for side in ("packed", "padded"):
+        model = load(toy)
+        recipe = TuneRecipe(model=str(toy), task=TaskConfig(train=str(file), texts=task.texts, label=task.label))
+        lesson = read_lesson(recipe, model)
+        network, _ = pupil(model, lesson.taught.task, replace(QUICK, dropout=0.0))
+        tutor, losses[side] = Tutor(network, lesson.taught.task).train(), []
+        optimizer = torch.optim.SGD(tutor.parameters(), lr=0.01)
+        for step in range(20):
+            some = [lesson.train[(8 * step + at) % len(lesson.train)] for at in range(8)]
+            whole = sum(weight_of(unit, task, None) for unit in some)
+            batch = to_batch(some, task, torch.device("cpu"))
+            loss = (tutor(batch) if side == "packed" else padded_loss(tutor, batch)) / whole
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[side].append(loss.item())
+    assert np.allclose(losses["packed"], losses["padded"], rtol=0, atol=1e-5)
+    assert losses["packed"][-1] < losses["packed"][0]
+
+
+def padded_loss(tutor, batch):
+    """The same loss through a padded batch and an attention mask: the encoder alone is swapped."""
+    encoder = tutor.network.encoder
+    pads = torch.zeros(len(batch.unit), batch.width, dtype=torch.long)
+    lengths = batch.boundaries.offsets.diff()[: batch.rows]
+    mask = torch.arange(batch.width) < lengths[:, None]
+    real = (row[: batch.pieces] for row in (batch.input_ids, batch.token_type_ids))
+    ids, types = (pads.masked_scatter(mask, row) for row in real)
+    filled = len(batch.input_ids) - batch.pieces
+
+    def forward(*_, **__):
+        states = type(encoder).forward(encoder, ids, mask.long(), types)[mask]
+        return torch.cat([states, states.new_zeros(filled, states.shape[1])])
+
+    encoder.forward = forward
+    try:
+        return tutor(batch)
+    finally:
+        del encoder.forward
+
+
+def test_micro_batches_give_the_update_of_the_whole_batch(toy, tmp_path):
+    file = write_rows(tmp_path / "a.jsonl", tags(64))
+    for name, size in (("whole", 0), ("parts", 3)):
+        teach(toy, tmp_path / name, file, tune=replace(QUICK, steps=6, micro_batch=size, precision="fp64"))
+    whole, parts = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.allclose(whole[name].double(), parts[name].double(), atol=1e-6) for name in whole)
+
+
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, monkeypatch):
+    file = write_rows(tmp_path / "a.csv", classes(120))
+    tune = replace(QUICK, epochs=4, dropout=0.1, head_dropout=0.1)
+    columns = {"texts": ("review",), "label": ("stars",)}
+    teach(toy, tmp_path / "whole", file, tune=tune, **columns)
+    from litebert.train import finetune as module
+
+    looks = []
+    real = module.look
+
+    def breaks(seat, progress):
+        real(seat, progress)
+        looks.append(progress.step)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "look", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        teach(toy, tmp_path / "cut", file, tune=tune, **columns)
+    monkeypatch.setattr(module, "look", real)
+    notes = []
+    again = finetune(None, tmp_path / "cut", True, "cpu", notes.append)
+    assert any("going on from step" in note.get("text", "") for note in notes)
+    one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert again["scores"] == finetune(None, tmp_path / "whole", True, "cpu", quiet)["scores"]
+
+
+def test_the_best_checkpoint_is_kept_and_patience_ends_the_run(toy, tmp_path, monkeypatch):
+    from litebert.train import finetune as module
+
+    values = iter([0.5, 0.9, 0.7, 0.6, 0.8, 0.95])
+    kept = {}
+    real = module.score
+
+    def scripted(seat):
+        taught, found = real(seat)
+        value = next(values)
+        kept[value] = {name: each.clone() for name, each in seat.tutor.network.state_dict().items()}
+        return taught, [{**found[0], "value": value}]
+
+    monkeypatch.setattr(module, "score", scripted)
+    file = write_rows(tmp_path / "a.csv", classes(80))
+    columns = {"texts": ("review",), "label": ("stars",)}
+    found = teach(toy, tmp_path / "run", file, tune=replace(QUICK, patience=2), **columns)
+    assert found["scores"][0]["value"] == 0.9
+    assert found["best_step"] == 18
+    assert found["step"] == 36
+    saved = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert all(torch.equal(saved[name], kept[0.9][name]) for name in saved)
+
+
+def test_seeds_report_median_best_and_spread_and_the_best_model_is_kept(toy, tmp_path):
+    file = write_rows(tmp_path / "a.csv", classes(100))
+    recipe = TuneRecipe(
+        model=str(toy),
+        task=TaskConfig(train=str(file), texts=("review",), label=("stars",)),
+        tune=replace(QUICK, steps=6, rate=1e-3),
+    )
+    found = finetune_seeds(recipe, tmp_path / "runs", 3, False, "cpu", quiet)
+    lines = [finetune(None, tmp_path / "runs" / f"seed-{seed}", True, "cpu", quiet) for seed in range(3)]
+    values = [line["scores"][0]["value"] for line in lines]
+    assert found["scores"]["accuracy"]["median"] == sorted(values)[1]
+    assert found["scores"]["accuracy"]["best"] == max(values)
+    assert found["scores"]["accuracy"]["spread"] == pytest.approx(np.std(values, ddof=1))
+    best, kept = (
+        load_file(tmp_path / "runs" / name / "model.safetensors")
+        for name in (f"seed-{found['best_seed']}/model", "model")
+    )
+    assert all(torch.equal(best[name], kept[name]) for name in best)
+
+
+def test_a_head_that_answers_the_same_is_kept_and_another_is_replaced_and_it_is_said(toy, tmp_path):
+    first = write_rows(tmp_path / "a.csv", classes(60))
+    columns = {"texts": ("review",), "label": ("stars",)}
+    teach(toy, tmp_path / "one", first, tune=replace(QUICK, steps=5), **columns)
+    model = load(tmp_path / "one")
+    task = model.taught.task
+    same, said = pupil(model, task, QUICK)
+    assert "kept" in said[0]
+    assert torch.equal(same.heads["classify"].out.weight, model.heads["classify"].out.weight)
+    other, said = pupil(model, replace(task, labels=("a", "b", "c")), QUICK)
+    assert "a fresh classify head in the place of classify (2 labels)" in said[0]
+    assert other.heads["classify"].out.weight.shape[0] == 3
+    assert torch.equal(other.encoder.trunk.ffn[0].up.weight, model.encoder.trunk.ffn[0].up.weight)
+
+
+def test_frozen_layers_stay_and_a_shared_trunk_is_frozen_whole_or_not_at_all(toy, tmp_path):
+    file = write_rows(tmp_path / "a.csv", classes(60))
+    columns = {"texts": ("review",), "label": ("stars",)}
+    teach(toy, tmp_path / "run", file, tune=replace(QUICK, steps=5, freeze=1), **columns)
+    before, after = load(toy).encoder.state_dict(), load(tmp_path / "run").encoder.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not any(name.startswith(("embeddings", "trunk.attention.0", "trunk.ffn.0")) for name in moved)
+    assert any(name.startswith("trunk.ffn.1") for name in moved)
+    albert = toy_model(tmp_path / "albert", "albert")
+    with pytest.raises(UserError, match="share their weights"):
+        teach(albert, tmp_path / "no", file, tune=replace(QUICK, steps=5, freeze=1), **columns)
+    assert not (tmp_path / "no").exists()
+
+
+def test_layer_decay_lowers_the_rate_layer_by_layer(toy):
+    network = load(toy).network
+    names = ("heads.classify.out.weight", "encoder.pooler.weight", "encoder.trunk.ffn.1.up.weight",
+             "encoder.trunk.attention.0.qkv.weight", "encoder.embeddings.words.weight")  # fmt: skip
+    assert [layer_scale(network.config, network, 0.5, name) for name in names] == [1.0, 1.0, 0.5, 0.25, 0.125]
+
+
+def test_class_weights_let_rare_classes_count(toy, tmp_path):
+    rows = [row for row in classes(400) if row["stars"] == "good"][:90] + [
+        row for row in classes(400) if row["stars"] == "bad"
+    ][:10]
+    file = write_rows(tmp_path / "a.csv", rows)
+    recipe = TuneRecipe(
+        model=str(toy),
+        task=TaskConfig(train=str(file), texts=("review",), label=("stars",), class_weights="balanced"),
+    )
+    from litebert.train.lesson import class_weights
+
+    lesson = read_lesson(recipe, load(toy))
+    weights = class_weights(lesson.taught.task, lesson.train, recipe.task)
+    counts = np.bincount([unit.target for unit in lesson.train])
+    assert np.allclose(weights.numpy() * counts, len(lesson.train) / 2)
+    with pytest.raises(UserError, match="class_weights are for classes"):
+        class_weights(replace(lesson.taught.task, kind="regress"), lesson.train, recipe.task)
+
+
+def test_long_texts_are_cut_and_counted_or_read_in_windows_whose_logits_are_pooled(toy, tmp_path):
+    rows = [{"text": " ".join(["the"] * 60 + [word]), "label": word} for word in ("fine", "poor") * 40]
+    file = write_rows(tmp_path / "a.csv", rows)
+    notes = []
+    cut = teach(toy, tmp_path / "cut", file, say=notes.append, reading=Reading(length=32))
+    assert any("72 of 72 texts are longer than 32 pieces and were cut" in note.get("text", "") for note in notes)
+    assert cut["scores"][0]["value"] < 0.8  # what tells them apart was cut off
+    whole = teach(toy, tmp_path / "whole", file, reading=Reading(length=32, long="windows", stride=16))
+    assert whole["scores"][0]["value"] == 1.0
+    model = load(tmp_path / "whole")
+    (unit,) = units(
+        model.tokenizer, model.taught.task, list(read_own(file, model.taught.task))[:1], model.taught.reading
+    )
+    assert [len(ids) for ids in unit.ids] == [32, 32, 31]
+    assert unit.lost == 0
+
+
+def test_every_finetuning_recipe_is_read_and_says_what_the_papers_say():
+    table = {}
+    for name in recipe_names():
+        if name.startswith("finetune/"):
+            made = parse(TuneRecipe, {**read_recipe(name), "model": "x"})
+            table[name.partition("/")[2]] = made.tune.rate, made.tune.batch, made.tune.steps, made.tune.warmup
+    assert len(table) == 21
+    assert table["albert-rte"] == (3e-5, 32, 800, 200)
+    assert table["albert-squad2"] == (3e-5, 48, 8144, 814)
+    assert table["roberta-mnli"] == (1e-5, 32, 123873, 7432)
+
+
+def test_a_setting_is_changed_from_the_command_line():
+    table = changed({**read_recipe("albert-rte"), "model": "x"}, ["tune.rate=1e-3", "reading.length=64"])
+    made = parse(TuneRecipe, table)
+    assert (made.tune.rate, made.reading.length, made.tune.steps) == (1e-3, 64, 800)
+
+
+class TestBadInput:
+    """Each says what and where, and leaves nothing behind."""
+
+    @pytest.fixture
+    def fails(self, toy, tmp_path):
+        def run(rows, message, name="a.csv", dev=None, text=None, **task):
+            file = tmp_path / name
+            file.write_text(rows) if isinstance(rows, str) else write_rows(file, rows)
+            if dev is not None:
+                task["dev"] = str(write_rows(tmp_path / f"dev-{name}", dev))
+            with pytest.raises(UserError, match=message) as problem:
+                teach(toy, tmp_path / "run", file, tune=replace(QUICK, steps=2), **task)
+            assert "\n" not in str(problem.value)
+            assert not (tmp_path / "run").exists()
+
+        return run
+
+    def test_a_missing_column(self, fails):
+        fails(
+            classes(20),
+            r"a\.csv, row 2: no column 'reviews'; did you mean 'review'\?",
+            texts=("reviews",),
+            label=("stars",),
+        )
+
+    def test_an_unknown_label_in_dev(self, fails):
+        dev = [*classes(5), {"review": "the film .", "stars": "middling"}]
+        fails(classes(20), r"dev-a\.csv, row 7: label 'middling' is not in the training file", dev=dev,
+              texts=("review",), label=("stars",))  # fmt: skip
+
+    def test_an_unknown_tag_in_dev(self, fails):
+        dev = [{"tokens": ["ann"], "tags": ["B-ORG"]}]
+        fails(tags(20), r"dev-a\.jsonl, row 1: label 'B-ORG' is not in the training file", name="a.jsonl", dev=dev)
+
+    def test_an_empty_text(self, fails):
+        rows = [*classes(4), {"review": " ", "stars": "good"}]
+        fails(rows, r"a\.csv, row 6: the text in 'review' is empty", texts=("review",), label=("stars",))
+
+    def test_a_row_with_too_few_fields(self, fails):
+        fails("text,label\nfine,1\npoor\n", r"a\.csv, row 3: 1 fields where there should be 2")
+
+    def test_an_answer_that_is_not_in_its_passage(self, fails):
+        rows = [*questions(4), {"question": "who ?", "context": "the book", "answers": [{"text": "ann"}]}]
+        fails(rows, r"a\.jsonl, row 5: the answer 'ann' does not stand in the passage", name="a.jsonl")
+
+    def test_a_choice_that_is_none_of_the_options(self, fails):
+        rows = [*choices(4), {"text": "it was .", "options": ["a", "b"], "label": 7}]
+        fails(rows, r"a\.jsonl, row 5: 7 is none of the 2 options", name="a.jsonl")
+
+    def test_too_few_examples_to_hold_some_out(self, fails):
+        fails(classes(2), r"2 examples are too few to hold some out", texts=("review",), label=("stars",))
+
+    def test_a_length_that_the_model_does_not_have(self, toy, tmp_path):
+        file = write_rows(tmp_path / "a.csv", classes(20))
+        with pytest.raises(UserError, match=r"reading\.length = 512 does not fit the model's 64 positions"):
+            teach(toy, tmp_path / "run", file, reading=Reading(length=512), texts=("review",), label=("stars",))
+        assert not (tmp_path / "run").exists()
+
+    def test_a_dev_set_without_a_class_is_said(self, toy, tmp_path):
+        file = write_rows(tmp_path / "a.csv", classes(40))
+        dev = write_rows(tmp_path / "b.csv", [row for row in classes(40) if row["stars"] == "good"])
+        notes = []
+        teach(toy, tmp_path / "run", file, tune=replace(QUICK, steps=2), say=notes.append, dev=str(dev),
+              texts=("review",), label=("stars",))  # fmt: skip
+        assert any("nothing to score of 'bad'" in note.get("text", "") for note in notes)
+
+    def test_a_task_without_its_folder_and_an_unknown_task(self, toy, tmp_path):
+        for task, message in (
+            (TaskConfig(name="rte"), "say where the files of rte are: --data FOLDER"),
+            (TaskConfig(name="ret", data="x"), r"unknown task 'ret'; did you mean 'rte'\?"),
+            (TaskConfig(), "say what to learn"),
+            (TaskConfig(name="rte", data="x", train="y"), "not both"),
+        ):
+            with pytest.raises(UserError, match=message):
+                finetune(TuneRecipe(model=str(toy), task=task), tmp_path / "run", False, "cpu", quiet)
+
+
+def test_without_a_dev_file_a_stratified_part_is_held_out_the_same_each_time(toy, tmp_path):
+    rows = [{"text": f"the film {'up ' * (n % 7)}", "label": "rare" if n % 10 == 0 else "common"} for n in range(200)]
+    file = write_rows(tmp_path / "a.csv", rows)
+    recipe = TuneRecipe(model=str(toy), task=TaskConfig(train=str(file), held_out=0.2))
+    one, other = (read_lesson(recipe, load(toy)) for _ in range(2))
+    assert [each.key for each in one.dev] == [each.key for each in other.dev]
+    assert sorted(each.target for each in one.dev).count("rare") == 4
+    assert len(one.dev) == 40
+    assert len(one.train) == 160
+
+
+def test_the_kinds_of_a_models_answers_travel_without_its_training_file(toy, tmp_path):
+    file = write_rows(tmp_path / "a.jsonl", several(60))
+    teach(toy, tmp_path / "run", file, tune=replace(QUICK, steps=4))
+    file.unlink()
+    model = load(tmp_path / "run")
+    assert model.labels == ("blue", "green", "red")
+    assert model.taught.task.kind == "several"
+
+
+def test_a_csv_of_predictions_is_a_csv(toy, tmp_path):
+    file = write_rows(tmp_path / "a.csv", classes(60))
+    teach(toy, tmp_path / "run", file, tune=replace(QUICK, steps=30), texts=("review",), label=("stars",))
+    said = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), str(file), "--to", str(tmp_path / "p.csv")])
+    assert said.exit_code == 0, said.output
+    with open(tmp_path / "p.csv", newline="") as written:
+        rows = list(csv.DictReader(written))
+    assert len(rows) == 60
+    assert {row["prediction"] for row in rows} <= {"good", "bad"}
+    assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
+
+
+@pytest.mark.parametrize(("name", "folder", "count"), [("rte", "glue", 277), ("stsb", "glue/STS-B", 1500)])
+def test_the_real_files_of_a_benchmark_train_and_are_scored(toy, tmp_path, data, name, folder, count):
+    task = TaskConfig(name=name, data=str(data / folder))
+    recipe = TuneRecipe(model=str(toy), task=task, tune=replace(QUICK, steps=1), reading=Reading(length=64))
+    found = finetune(recipe, tmp_path / name, False, "cpu", quiet)
+    assert found["scores"][0]["count"] == count
