@@ -31,7 +31,7 @@ def test_the_presets_are_the_family():
     assert others | {"distilroberta-base", "albert-tiny", "albert-small"} <= set(PRESETS)
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("pretrain/")])
 def test_every_shipped_recipe_parses_and_builds(name):
     import torch
 

@@ -34,7 +34,18 @@ ABOVE = {  # a part -> the parts it may import, itself and the two at the top al
     "__init__": {"config", "infer"},
     "__main__": {"cli"},
 }
-OPTIONAL = {"transformers", "tensorflow", "huggingface_hub", "onnxruntime", "fastapi", "ray", "datasets"}
+OPTIONAL = {
+    "transformers",
+    "tensorflow",
+    "huggingface_hub",
+    "onnxruntime",
+    "fastapi",
+    "ray",
+    "datasets",
+    "sklearn",
+    "pyarrow",
+    "matplotlib",
+}
 
 
 def modules():
@@ -95,6 +106,10 @@ def test_optional_packages_are_imported_where_they_are_used(path):
         recipe.OptimizerConfig,
         recipe.RunConfig,
         recipe.EvaluateConfig,
+        recipe.TuneRecipe,
+        recipe.TaskConfig,
+        recipe.TuneConfig,
+        config.Reading,
         BuildOptions,
     ],
 )

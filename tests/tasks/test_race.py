@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from litebert.config import UserError
-from litebert.tasks.race import encode_choice, read_race, with_option
+from litebert.config import Reading, UserError
+from litebert.tasks.example import Example, Task
+from litebert.tasks.features import units
+from litebert.tasks.race import read_race, with_option
 from tests.corpus.conftest import tokenizer
 
 __all__ = ["tokenizer"]
@@ -51,16 +53,22 @@ def test_a_blank_is_filled_once():
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_the_passage_loses_its_end_and_the_option_its_beginning(kind, tokenizer):
     made = tokenizer(kind, "en")
-    passage, option = made.encode("The harbour master counted the boats. " * 30), "why " * 80 + "because"
-    ids, types = encode_choice(made, passage, option, 96, 20)
+    passage, option = "The harbour master counted the boats. " * 30, "why " * 80 + "because"
+    reading = Reading(length=96, question_length=20)
+    example = Example(key="1", texts=(passage, option, "why"), target=1)
+    (unit,) = units(made, Task(kind="choice"), [example], reading)
+    ids, types = unit.ids[0].tolist(), unit.types[0].tolist()
     assert len(ids) == len(types) == 96
-    asked = made.encode(option).input_ids[1:-1]
+    asked, read = (made.encode(text).input_ids for text in (option, passage))
     between = 2 if made.double_separator else 1
-    assert ids[-21:] == [*asked[-20:], made.sep_id]
-    assert ids[:40] == passage.input_ids[:40]
+    assert ids[-21:] == [*asked[1:-1][-20:], made.sep_id]
+    assert ids[:40] == read[:40]
     assert types == [0] * (96 - 21) + [0 if between == 2 else 1] * 21
-    short, _ = encode_choice(made, made.encode("A boat."), "why", 96, 20)
-    assert len(short) < 96
+    assert unit.lost == len(read) - 2 - (96 - 2 - between - 20)
+    assert unit.target == 1
+    (short,) = units(made, Task(kind="choice"), [Example(key="1", texts=("A boat.", "why"))], reading)
+    assert len(short.ids[0]) < 96
+    assert short.lost == 0
 
 
 @pytest.mark.parametrize(

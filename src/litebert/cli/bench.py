@@ -212,7 +212,7 @@ def pretrain(
         profile,
         passes,
         capture,
-        say=progress,
+        say=tell,
     )
     if as_json:
         print_json(found)
@@ -247,3 +247,44 @@ def _print_pretrain(found: dict[str, Any]) -> None:
     for model, kernels in found["kernels"].items():
         table = [[each["kernel"][:90], f"{100 * each['share']:.1f} %", f"{each['calls']:.0f}"] for each in kernels]
         print_table(f"{model}: where the time goes", ["kernel", "share", "calls a step"], table)
+
+
+@app.command()
+def finetune(
+    model: Annotated[str, typer.Argument(help="A model's folder or hub name: a BERT, for both sides.")],
+    data: Annotated[str, typer.Option(help="The folder that holds glue/ and squad/.")],
+    task: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs a side.", min=1)] = 3,
+    rate: Annotated[float, typer.Option(help="The learning rate of both.")] = 5e-5,
+    steps: Annotated[int, typer.Option(help="Only so many, to see it run; 0: the whole.", min=0)] = 0,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Fine-tuning beside transformers' Trainer: seconds and scores."""
+    from litebert.bench.finetune import bench_finetune
+
+    chosen = task or ["rte", "mrpc", "stsb", "cola", "sst2"]
+    found = bench_finetune(model, data, chosen, seeds, rate, steps=steps, device=device, say=tell)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            row["task"],
+            f"{row['transformers_seconds']:.1f}",
+            f"{row['litebert_seconds']:.1f}",
+            f"{row['time_ratio']:.2f}",
+            row["metric"],
+            f"{100 * row['transformers_score']:.2f}",
+            f"{100 * row['litebert_score']:.2f}",
+            f"{100 * row['error']:.2f}",
+        ]
+        for row in found["rows"]
+    ]
+    columns = ["task", "transformers, s", "litebert, s", "ratio", "metric", "transformers", "litebert", "error of dev"]
+    print_table(f"{found['device']}, torch {found['torch']}, median of {seeds} seeds", columns, rows)
+
+
+def tell(line: str) -> None:
+    """Progress of what takes minutes, terminal or not."""
+    typer.echo(line, err=True)

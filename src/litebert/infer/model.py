@@ -13,6 +13,8 @@ import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
 from litebert.files import first_line
+from litebert.infer import ask
+from litebert.infer.ask import Told
 from litebert.infer.embed import Pool, Vectors, embed, embedder
 from litebert.infer.fill import Guess, fill
 from litebert.model.encoder import Encoder
@@ -54,6 +56,22 @@ class Model:
     def fill(self, text: str, top: int = 5, passes: int | None = None) -> list[list[Guess]]:
         """The likeliest pieces for each mask in a text, best first."""
         return fill(self, text, top, passes)
+
+    def classify(self, texts: Sequence[str | tuple[str, str]]) -> list[Told]:
+        """The label, the labels or the number of each text or pair of texts."""
+        return ask.classify(self, texts)
+
+    def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[Told]:
+        """A tag for each word of each sentence."""
+        return ask.tag(self, sentences)
+
+    def answer(self, question: str, passage: str) -> Told:
+        """What the passage says to a question, in its own words."""
+        return ask.answer(self, question, passage)
+
+    def choose(self, passage: str, options: Sequence[str]) -> Told:
+        """Which of the options, each a question with its answer, fits the passage."""
+        return ask.choose(self, passage, options)
 
     def embed(
         self,

@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 from litebert.config import UserError
 from litebert.files import read_json, replace_file
 from litebert.infer.predict import Asked, listen
-from litebert.tasks.answers import Answers, Said, decide
+from litebert.tasks.answers import Answers, Said, decide, probability
 from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import AT_ONCE
 
@@ -133,8 +133,8 @@ def _row(task: Task, form: Format, example: Example, said: Said, number: int) ->
         case "jsonl":
             return (json.dumps(as_json(task, example, said), ensure_ascii=False) + "\n").encode()
         case _:
-            chance = [] if task.kind == "regress" else [f"{probability(task, said):.6f}"]
-            return _line([example.key, as_text(task, decided), *chance], form)
+            share = probability(task, said, decided)
+            return _line([example.key, as_text(task, decided), *([] if share is None else [f"{share:.6f}"])], form)
 
 
 def _line(fields: Sequence[str], form: Format) -> bytes:
@@ -165,15 +165,6 @@ def as_json(task: Task, example: Example, said: Said) -> dict[str, Any]:
         row["tokens"] = list(example.texts)
         row["probabilities"] = [round(float(share), 6) for share in said.max(-1)]
     return row
-
-
-def probability(task: Task, said: Said) -> float:
-    """How sure the decision is; of several labels or tags, the least sure of them."""
-    if isinstance(said, Answers):
-        return said.probabilities[0] if said.probabilities else 0.0
-    if task.kind == "several":
-        return float(abs(said - 0.5).min() + 0.5)
-    return float(said.max(-1).min()) if said.size else 0.0
 
 
 def columns(task: Task, texts: Sequence[str]) -> Task:

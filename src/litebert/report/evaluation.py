@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
-from math import exp, prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from litebert.corpus.read import is_unicode
 from litebert.infer.model import Model
 from litebert.infer.predict import Asked, asked, check_ensemble, listen
 from litebert.report.cases import Case, Mark, as_case, kind_of, marks, overlap
-from litebert.tasks.answers import Answers, Said, best_threshold, decide, scores, texts
+from litebert.tasks.answers import Answers, Said, best_threshold, decide, probability, scores, texts
 from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import AT_ONCE
 from litebert.tasks.glue import SPLITS
@@ -204,16 +203,6 @@ def _deciding(models: Sequence[Asked], task: Task, tune_threshold: bool) -> Task
     return replace(first, unanswerable=silent, threshold=sum(model.task.threshold for model in models) / len(models))
 
 
-def probability(task: Task, said: Said, guess: Target) -> float | None:
-    """Of the guess as a whole; none for numbers and rows of tags."""
-    if isinstance(said, Answers):
-        none = 1 / (1 + exp(-max(-500.0, said.none))) if task.unanswerable else 0.0
-        return none if guess == "" else (1 - none) * said.probabilities[0]
-    if task.kind == "several":
-        return float(prod(max(share, 1 - share) for share in said.tolist()))
-    return float(said.max()) if task.kind in ("classify", "choice") else None
-
-
 def _certain(
     task: Task, example: Example, guess: Target, said: Said, sure: float | None
 ) -> Iterable[tuple[float, bool]]:
@@ -222,7 +211,7 @@ def _certain(
     if task.kind == "several" and not isinstance(said, Answers):
         for label, share in zip(task.labels, said.tolist(), strict=True):
             yield max(share, 1 - share), (share > 0.5) == (label in gold)
-    elif sure is not None:
+    elif sure is not None and task.kind != "tag":
         yield sure, right(task, gold, guess)
 
 

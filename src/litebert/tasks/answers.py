@@ -6,6 +6,7 @@ a question, the answers it thinks of. Several models are heard by averaging what
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, prod
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,18 @@ def decide(task: Task, said: Said) -> Target:
             return int(said.argmax())
         case _:
             return task.labels[int(said.argmax())]
+
+
+def probability(task: Task, said: Said, guess: Target) -> float | None:
+    """Of the decision as a whole; of a row of tags, that of the least sure; a number has none."""
+    if isinstance(said, Answers):
+        none = 1 / (1 + exp(-max(-500.0, said.none))) if task.unanswerable else 0.0
+        return none if guess == "" else (1 - none) * said.probabilities[0]
+    if task.kind == "several":
+        return float(prod(max(share, 1 - share) for share in said.tolist()))
+    if task.kind == "tag":
+        return float(said.max(-1).min()) if said.size else 1.0
+    return None if task.kind == "regress" else float(said.max())
 
 
 def average(saids: Sequence[Said]) -> Said:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from litebert.config import Reading, UserError
 from litebert.tasks.example import Example, Task
-from litebert.tasks.race import encode_choice
 from litebert.tasks.squad import Window, windows
 from litebert.text.tokenizer import Tokenizer, fitted
 
@@ -173,13 +172,16 @@ def _answers(
 def _choices(
     tokenizer: Tokenizer, task: Task, examples: Sequence[Example], reading: Reading, first: int
 ) -> Iterator[Unit]:
+    """[CLS] passage [SEP] option [SEP] for each: the passage loses its end, an option with its question its beginning
+    (race_utils.py). Passages that several questions share are read once."""
+    texts = list(dict.fromkeys(text for example in examples for text in example.texts))
+    rows, counts = tokenizer.ids(texts)
+    pieces = dict(zip(texts, np.split(rows.astype(np.int32), np.cumsum(counts)[:-1]), strict=True))
+    frame = Frame(tokenizer)
     for number, example in enumerate(examples):
-        passage = tokenizer.encode(example.texts[0])
-        read = sum(text == 0 for text in passage.texts)
-        made = [
-            encode_choice(tokenizer, passage, option, reading.length, reading.question_length)
-            for option in example.texts[1:]
-        ]
-        ids, types = ([np.array(row[side], dtype=np.int32) for row in made] for side in (0, 1))
-        shown = max(int((row == 0).sum()) for row in types) if types else 0
-        yield Unit(first + number, ids, types, example.target, max(0, read + 2 - shown))
+        passage, *options = (pieces[text] for text in example.texts)
+        room = reading.length - frame.specials(2)
+        asked = [option[-min(reading.question_length, room) :] for option in options]
+        made = [frame.join([passage[: room - len(option)], option]) for option in asked]
+        lost = max(0, len(passage) - min(room - len(option) for option in asked))
+        yield Unit(first + number, [ids for ids, _ in made], [types for _, types in made], example.target, lost)

@@ -1,7 +1,7 @@
 """RACE: passages -> questions with four options, from JSONL or from the folders of the original download.
 
 Each option is read with its question as one text: in the place of the blank where the question has one, else after it
-(race_utils.py). The pair keeps the end of that text and the beginning of the passage.
+(race_utils.py).
 """
 
 import json
@@ -14,7 +14,6 @@ from litebert.corpus.read import open_bytes
 from litebert.files import first_line
 from litebert.tasks.example import Example
 from litebert.tasks.table import read_rows
-from litebert.text.tokenizer import Encoding, Tokenizer
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -80,19 +79,3 @@ def with_option(question: str, option: str) -> str:
     ('The sea was calm .', 'Who came? Ann')
     """
     return question.replace("_", option, 1) if "_" in question else f"{question} {option}"
-
-
-def encode_choice(
-    tokenizer: Tokenizer, passage: Encoding, option: str, length: int, option_length: int = 128
-) -> tuple[list[int], list[int]]:
-    """Ids and types of one option: [CLS] passage [SEP] question and option [SEP], the second's end kept."""
-    read = [index for index, text in zip(passage.input_ids, passage.texts, strict=True) if text == 0]
-    said = tokenizer.encode(option)
-    asked = [index for index, text in zip(said.input_ids, said.texts, strict=True) if text == 0][-option_length:]
-    between = [tokenizer.sep_id] * (2 if tokenizer.double_separator else 1)
-    room = length - len(asked) - len(between) - 2
-    if room < 0:
-        raise UserError(f"an option of {len(asked)} pieces does not fit a length of {length}")
-    first = [tokenizer.cls_id, *read[:room], *between]
-    second = [*asked, tokenizer.sep_id]
-    return first + second, [0] * len(first) + [0 if tokenizer.double_separator else 1] * len(second)

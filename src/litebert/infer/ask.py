@@ -1,0 +1,76 @@
+"""A model that was taught a task, asked from Python: texts in, what it says out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from litebert.config import UserError
+from litebert.infer.predict import Asked, asked, listen
+from litebert.tasks.answers import Answers, decide, probability
+from litebert.tasks.example import Example, Kind, Target
+
+if TYPE_CHECKING:
+    from litebert.infer.model import Model
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a model says of one example."""
+
+    value: Target  # a label, labels, a number, a tag a word, an answer, the number of an option
+    probability: float | None  # of that; a number has none
+    probabilities: dict[str, float]  # of every label; of the answers it thinks of; of the options, "0", "1", …
+
+
+def ready(model: "Model", kinds: tuple[Kind, ...], what: str) -> Asked:
+    """The model where it is, if it was taught something of these kinds."""
+    weights = model.encoder.embeddings.words.weight
+    found = asked(model, weights.device, model.encoder.embeddings.compute or weights.dtype)
+    if found.task.kind not in kinds:
+        raise UserError(f"this model was taught {found.task.describe()}; it cannot {what}")
+    return found
+
+
+def tell(model: Asked, examples: Sequence[Example]) -> list[Told]:
+    task, found = model.task, []
+    for _, said, _ in listen([model], examples):
+        value = decide(task, said)
+        if isinstance(said, Answers):
+            shares = dict(zip(said.texts, said.probabilities, strict=True))
+        elif task.kind in ("classify", "several"):
+            shares = dict(zip(task.labels, said.tolist(), strict=True))
+        elif task.kind == "choice":
+            shares = {str(number): share for number, share in enumerate(said.tolist())}
+        else:
+            shares = {}
+        found.append(Told(value, probability(task, said, value), shares))
+    return found
+
+
+def classify(model: "Model", texts: Sequence[str | tuple[str, str]]) -> list[Told]:
+    if isinstance(texts, str):
+        raise UserError("texts is a single text; give a list of them")
+    pairs = [(each,) if isinstance(each, str) else tuple(each) for each in texts]
+    chosen = ready(model, ("classify", "several", "regress"), "classify")
+    return tell(chosen, [Example(key=str(n), texts=pair, where=f"text {n}") for n, pair in enumerate(pairs)])
+
+
+def tag(model: "Model", sentences: Sequence[str | Sequence[str]]) -> list[Told]:
+    """A sentence is a list of words, or a text whose words stand apart by spaces."""
+    if isinstance(sentences, str):
+        raise UserError("sentences is a single text; give a list of them")
+    words = [tuple(each.split() if isinstance(each, str) else each) for each in sentences]
+    chosen = ready(model, ("tag",), "tag words")
+    return tell(chosen, [Example(key=str(n), texts=each, where=f"sentence {n}") for n, each in enumerate(words)])
+
+
+def answer(model: "Model", question: str, passage: str) -> Told:
+    chosen = ready(model, ("answer",), "answer questions")
+    return tell(chosen, [Example(key="0", texts=(question, passage), where="the question")])[0]
+
+
+def choose(model: "Model", passage: str, options: Sequence[str]) -> Told:
+    chosen = ready(model, ("choice",), "choose among options")
+    if len(options) < 2:
+        raise UserError(f"{len(options)} options leave nothing to choose; give two or more")
+    return tell(chosen, [Example(key="0", texts=(passage, *options), where="the choice")])[0]
