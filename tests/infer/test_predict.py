@@ -253,3 +253,45 @@ def test_a_question_is_read_in_windows_and_answered_from_any_of_them(answerer):
         assert sum(said.probabilities) == pytest.approx(1)
         assert list(said.probabilities) == sorted(said.probabilities, reverse=True)
         assert all(text in example.texts[1] for text in said.texts)
+
+
+class TestAsking:
+    """The same answers from Python."""
+
+    def test_classify(self, classifier):
+        model = load(classifier)
+        one, two = model.classify(["the film was fine", ("the film", "was poor")])
+        assert one.value in ("good", "bad")
+        assert one.probability == max(one.probabilities.values())
+        assert sum(two.probabilities.values()) == pytest.approx(1)
+        said = next(listen([asked(model)], [Example(key="", texts=("the film was fine",))]))[1]
+        assert list(one.probabilities.values()) == pytest.approx(said.tolist(), abs=1e-6)
+
+    def test_answer(self, answerer):
+        told = load(answerer).answer("who wrote it ?", "the book was by ann")
+        assert told.value in "the book was by ann"
+        assert told.probability == told.probabilities[told.value]
+
+    def test_tag_and_choose(self, tmp_path):
+        tags = Task(kind="tag", labels=("O", "B-LOC"))
+        tagger = load(taught(tmp_path / "t", tags, HeadConfig(kind="tag", labels=("O", "B-LOC"))))
+        (one, two) = tagger.tag(["ann went to rome", ["in", "paris"]])
+        assert len(one.value) == 4
+        assert set(two.value) <= {"O", "B-LOC"}
+        chooser = load(taught(tmp_path / "c", Task(kind="choice"), HeadConfig(kind="choice")))
+        told = chooser.choose("the film was fine", ["a", "b", "in rome"])
+        assert told.probabilities[str(told.value)] == max(told.probabilities.values())
+        with pytest.raises(UserError, match="1 options leave nothing to choose"):
+            chooser.choose("the film", ["a"])
+
+    def test_a_model_is_not_asked_what_it_was_not_taught(self, classifier):
+        model = load(classifier)
+        for ask, what in (
+            (lambda: model.tag(["a b"]), "tag words"),
+            (lambda: model.answer("a", "b"), "answer questions"),
+            (lambda: model.choose("a", ["b", "c"]), "choose among options"),
+        ):
+            with pytest.raises(UserError, match=rf"taught classify \(2 labels: bad, good\); it cannot {what}"):
+                ask()
+        with pytest.raises(UserError, match="a single text; give a list"):
+            model.classify("the film")

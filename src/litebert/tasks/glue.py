@@ -71,16 +71,20 @@ GLUE: dict[str, GlueTask] = {
 }
 
 
-def find_file(task: GlueTask, folder: Path, split: str) -> Path:
-    """The file of a split, in the folder of the task or in one that holds all tasks."""
+def find_files(name: str, folder: Path, split: str) -> list[Path]:
+    """The file of a split, in the folder of the task or in one that holds all tasks; or its parts, as the hub has
+    them."""
+    task = GLUE[name]
     stems = {"train": ("train",), "dev": task.dev, "test": task.test}[split]
-    for place in (folder, folder / task.name):
+    for place in (folder, folder / task.name, folder / name):
         for stem in stems:
+            if parts := sorted(place.glob(f"{stem}-*-of-*.parquet")):
+                return parts
             for ending in (".tsv", ".jsonl", ".csv", ".parquet"):
                 for compression in ("", ".xz", ".gz", ".zst", ".bz2"):
                     path = place / f"{stem}{ending}{compression}"
                     if path.is_file():
-                        return path
+                        return [path]
     wanted = " or ".join(f"{stem}.tsv" for stem in stems)
     raise UserError(f"no {wanted} of {task.name} in {folder}; give the folder that holds GLUE's own files by --data")
 
@@ -90,7 +94,11 @@ def read_glue(name: str, folder: str | Path, split: str) -> Iterator[Example]:
     if name not in GLUE:
         raise UserError(f"unknown task {name!r}{neighbour(name, GLUE)}")
     task = GLUE[name]
-    path = find_file(task, Path(folder), split)
+    for path in find_files(name, Path(folder), split):
+        yield from _read(task, path, split)
+
+
+def _read(task: GlueTask, path: Path, split: str) -> Iterator[Example]:
     header = task.header if split != "test" and ".tsv" in path.name else None
     for number, row in read_rows(path, header):
         where = f"{path}, row {number}"

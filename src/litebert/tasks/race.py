@@ -31,6 +31,18 @@ def read_race(path: str | Path, split: str, level: str = "both") -> Iterator[Exa
 
 def _passages(path: Path, split: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     rows = [path] if path.is_file() else [file for file in sorted(path.glob(f"{split}.jsonl*")) if file.is_file()]
+    stem = {"dev": "validation"}.get(split, split)
+    parts = [] if rows else sorted(path.glob(f"all/{stem}-*-of-*.parquet"))
+    for part in parts:  # the hub's layout: a question a row
+        for number, row in read_rows(part):
+            several = {
+                "questions": [row.get("question")],
+                "options": [row.get("options")],
+                "answers": [row.get("answer")],
+            }
+            yield f"{part}, row {number}", {"id": row.get("example_id"), "article": row.get("article"), **several}
+    if parts:
+        return
     if rows:
         for number, row in read_rows(rows[0]):
             yield f"{rows[0]}, row {number}", row

@@ -1,5 +1,6 @@
 """`TASKS`: every benchmark as data; and the examples of a split, whichever kind of file they lie in."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from litebert.config import UserError
+from litebert.files import first_line
 from litebert.strict import neighbour
 from litebert.tasks.example import Example, Task
 from litebert.tasks.glue import GLUE, read_glue
@@ -32,10 +34,19 @@ def benchmark(name: str) -> Task:
 
 
 def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
-    """The examples of a benchmark's split (train, dev, test), or of a file of its own kind."""
+    """The examples of a benchmark's split (train, dev, test), or of a file of its own kind. A folder that is not there
+    may be the name of a data set on the hub."""
     path = Path(folder)
+    if not path.exists() and task.name:
+        path = fetch(str(folder))
     if task.name in SQUAD_FILES:
-        yield from read_squad(path if path.is_file() else _squad_file(path, split, SQUAD_FILES[task.name]))
+        parts = hub_parts(path, split)
+        if parts:
+            asked = replace(task, texts=("question", "context"), label=("answers",))
+            for part in parts:
+                yield from read_own(part, asked)
+        else:
+            yield from read_squad(path if path.is_file() else _squad_file(path, split, SQUAD_FILES[task.name]))
     elif task.name.startswith("race"):
         yield from read_race(path, split, task.name.partition("-")[2] or "both")
     elif task.name:
@@ -54,6 +65,27 @@ def read_unlabelled(task: Task, path: str | Path, split: str = "test") -> Iterat
         yield from read_split(task, place, split)
     else:
         yield from read_own(place, task, labelled=False)
+
+
+def hub_parts(folder: Path, split: str) -> list[Path]:
+    """The Parquet files of a split as the hub lays them out, in the folder or in one inside it."""
+    stem = {"dev": "validation"}.get(split, split)
+    return sorted(folder.glob(f"{stem}-*-of-*.parquet")) or sorted(folder.glob(f"*/{stem}-*-of-*.parquet"))
+
+
+def fetch(name: str) -> Path:
+    """A data set by its name on the hub (`nyu-mll/glue`, `rajpurkar/squad`, `ehovy/race`): the folder it lies in."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name):
+        raise UserError(f"no folder {name}")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise UserError(f"no folder {name}; to fetch it from the hub: pip install 'litebert[hub]'") from None
+    try:
+        return Path(snapshot_download(name, repo_type="dataset", allow_patterns=["*.parquet"]))
+    except (OSError, ValueError, HfHubHTTPError) as problem:
+        raise UserError(f"no folder {name}, and the hub did not give it: {first_line(problem)}") from None
 
 
 def _squad_file(folder: Path, split: str, version: str) -> Path:
