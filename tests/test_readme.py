@@ -17,6 +17,7 @@ QUICKER = {  # measurements, here only shown to run
     "bench pretrain": shlex.split(
         "--no-peer --device cpu --model albert-tiny --length 64 --batch 4 --steps 1 --rounds 1 --workers 0"
     ),
+    "finetune runs/demo": shlex.split("--set tune.steps=4"),
     "pretrain cpu-demo": shlex.split("--set run.steps=12 --set evaluate.every=0 --set evaluate.final_examples=32"),
 }
 

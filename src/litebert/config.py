@@ -179,6 +179,7 @@ class ExampleConfig:
     length: int = 512
     short_rate: float = 0.1  # of examples are made shorter at random, as short texts will come at fine-tuning
     anywhere: float = 0.0  # share of order pairs cut at any piece instead of between sentences: a far easier question
+    twins: bool = False  # every order pair comes twice in a row, once swapped: only the order tells the two apart
     static_copies: int = 0  # 0: a fresh mask each epoch; n: the same n versions again and again
     mask: MaskConfig = MaskConfig()
 
@@ -189,8 +190,9 @@ class ExampleConfig:
         for name in ("short_rate", "anywhere"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} = {getattr(self, name)} must be a share between 0 and 1")
-        if self.anywhere and self.objective != "sop":
-            raise UserError(f"anywhere = {self.anywhere} is about sentence order; the objective is {self.objective!r}")
+        for name in ("anywhere", "twins"):
+            if getattr(self, name) and self.objective != "sop":
+                raise UserError(f"{name} is about sentence order, and the objective is {self.objective!r}")
         if self.objective != "mlm" and not self.pairs:
             raise UserError(f"objective = {self.objective!r} needs pairs; layout {self.layout!r} has none")
 

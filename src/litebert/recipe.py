@@ -26,12 +26,16 @@ class DataConfig:
     objective: Literal["mlm", "sop", "nsp"] = "sop"
     short_rate: float = 0.1
     anywhere: float = 0.0
+    twins: bool = False
+    pair_weight: float = 1.0  # of the pair's loss beside the masked one
     static_copies: int = 0
     mask: MaskConfig = field(default_factory=MaskConfig)
 
     def __post_init__(self) -> None:
         check_types(self)
         self.examples(512)
+        if self.pair_weight < 0:
+            raise UserError(f"pair_weight = {self.pair_weight} must not be below 0")
 
     def examples(self, length: int) -> ExampleConfig:
         return ExampleConfig(
@@ -40,6 +44,7 @@ class DataConfig:
             length=length,
             short_rate=self.short_rate,
             anywhere=self.anywhere,
+            twins=self.twins,
             static_copies=self.static_copies,
             mask=self.mask,
         )

@@ -200,6 +200,28 @@ def test_pairs_cut_anywhere_are_whole_and_their_ends_tell_nothing(unique):
         assert np.allclose(ends[label] / (len(batch.lengths) / 2), 1 / 20, atol=0.05)
 
 
+def test_twins_differ_by_their_order_and_their_masks_alone(unique):
+    corpus, pieces, _ = unique([[20, 20, 20, 20] for _ in range(100)])
+    plain_config = ExampleConfig(length=64, short_rate=0.0, mask=MaskConfig(unit="piece", ngram=1))
+    examples = Examples(corpus, pieces, replace(plain_config, twins=True), seed=1)
+    once = len(Examples(corpus, pieces, plain_config, seed=1).epoch(0))
+    assert len(examples.epoch(0)) == 2 * once
+    batch = everything(examples)
+    rows, labels = plain(batch), batch.pair_labels
+    masked = {row: set() for row in range(len(rows))}
+    width = batch.input_ids.shape[1]
+    for place in batch.positions:
+        masked[place // width].add(rows[place // width][place % width])
+    for first in range(0, len(rows), 2):
+        assert labels[first] == 0
+        assert labels[first + 1] == 1
+        (a, b), (c, d) = halves(rows[first]), halves(rows[first + 1])
+        assert set(a) & set(d)  # the earlier text stands first, then second
+        assert set(b) & set(c)
+        assert not set(a) & set(c)
+    assert any(masked[row] != masked[row + 1] for row in range(0, len(rows), 2))
+
+
 def test_a_share_of_the_pairs_is_cut_anywhere(unique):
     corpus, pieces, _ = unique([[20, 20, 20] for _ in range(990)])
     batch = everything(Examples(corpus, pieces, ExampleConfig(length=64, short_rate=0.0, anywhere=0.25), seed=1))

@@ -1,6 +1,7 @@
 """Runs: they learn, they resume bit for bit, they grow, and they stop with one line and nothing lost."""
 
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -227,6 +228,9 @@ def test_switches_change_what_is_trained(train):
         {"run": {"precision": "fp64"}},
         {"data": {"objective": "nsp"}},
         {"data": {"mask": {"rate": 0.3}}},
+        {"data": {"pair_weight": 3.0}},
+        {"data": {"twins": True}},
+        {"data": {"anywhere": 1.0}},
     ):
         changed, _ = train(**sections)
         assert not same(weights(plain), {k: v.float() for k, v in weights(changed).items()}), sections
@@ -412,6 +416,23 @@ class TestErrors:
         lines = [line for line in done.stderr.splitlines() if line.startswith("litebert: ")]
         assert len(lines) == 1
         assert "metrics.jsonl: File too large; no checkpoint was written yet" in lines[0]
+
+    def test_whatever_breaks_a_run_ends_the_processes_that_make_its_batches(self, train, monkeypatch):
+        """They do not listen to SIGTERM, so an exit that waited for them would wait for ever."""
+        from litebert.train.totals import Totals
+
+        def breaks(*_):
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(Totals, "add", breaks)
+        with pytest.raises(ZeroDivisionError) as problem:
+            train(run={"workers": 2})
+        for _ in range(100):
+            if not multiprocessing.active_children():
+                break
+            time.sleep(0.05)
+        assert problem.tb is not None  # what the run held is still held here
+        assert not multiprocessing.active_children()
 
     def test_out_of_memory_is_one_line(self, train, monkeypatch):
         def explode(*_):

@@ -80,7 +80,11 @@ class Examples:
         shard = np.repeat(np.arange(len(plans), dtype=np.int32), [len(plan) for plan in plans])
         runs = np.concatenate(plans).astype(np.int32)
         order = permutation(len(runs), self.seed, epoch)
-        return Epoch(shard[order], runs[order, 0], runs[order, 1], order)
+        number = order
+        if self.config.twins:
+            order = np.repeat(order, 2)
+            number = 2 * order + np.arange(len(order)) % 2
+        return Epoch(shard[order], runs[order, 0], runs[order, 1], number)
 
     def batch(self, epoch: int, indices: Sequence[int] | NDArray[np.int64]) -> Batch:
         """These examples of that epoch, masked."""
@@ -91,6 +95,8 @@ class Examples:
             ids, types, lengths, labels = self._pairs(
                 shard, first, last, example, self._labels(epoch, plan.number[index])
             )
+            if self.config.twins:  # cut alike, masked each in its own way
+                example = keys(example, plan.number[index] % 2)
         else:
             ids, types, lengths = self._runs(shard, first, last, example)
             labels = None
@@ -102,6 +108,8 @@ class Examples:
         """Exactly half are 1: neighbours in the corpus's order have opposite labels, a coin says which."""
         if self.config.objective == "mlm":
             return np.zeros(len(number), dtype=np.int64)
+        if self.config.twins:
+            return number % 2
         coin = uniform(keys(self.seed, self.content(epoch), number // 2), 7) < 0.5
         labels: NDArray[np.int64] = (coin ^ (number % 2 == 1)).astype(np.int64)
         return labels
