@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,14 +40,14 @@ class Boundaries:
         if not all that are. `empty`: sequences may hold nothing, but for the last."""
         if not lengths or min(lengths) < (0 if empty else 1):
             raise UserError(f"a packed row needs sequences of at least one piece each, not lengths {list(lengths)[:8]}")
-        sizes = torch.tensor(lengths)
+        sizes = np.array(lengths, dtype=np.int64)
         longest = max(longest, int(sizes.max()))
-        ends = sizes.cumsum(0)
-        offsets = torch.cat([ends.new_zeros(1), ends])
-        front = int((sizes == longest).long().cumprod(0).sum()) if full is None else full
-        places = torch.arange(int(ends[-1])) - (ends - sizes).repeat_interleave(sizes)
+        offsets = np.append(0, sizes.cumsum())
+        front = int((sizes == longest).cumprod().sum()) if full is None else full
+        places = np.arange(offsets[-1]) - offsets[:-1].repeat(sizes)
         tail = offsets[front:] - offsets[front]
-        here = [to_device(part, device) for part in (offsets.int(), tail.int(), places)]
+        parts = (offsets.astype(np.int32), tail.astype(np.int32), places)
+        here = [to_device(torch.from_numpy(part), device) for part in parts]
         return cls(here[0], here[1], here[2], longest)
 
     @property

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.config import Reading, UserError
 from litebert.tasks.example import Example, Task
-from litebert.tasks.squad import Window, windows
+from litebert.tasks.squad import Pieces, Window, read_pieces, windows
 from litebert.text.tokenizer import Tokenizer, fitted
 
 IGNORED = -100  # the label of a piece that is not asked for
@@ -162,8 +162,15 @@ def _tagged(
 def _answers(
     tokenizer: Tokenizer, task: Task, examples: Sequence[Example], reading: Reading, first: int
 ) -> Iterator[Unit]:
+    passages: dict[str, Pieces] = {}  # that several questions share
+    rows, counts = tokenizer.ids([example.texts[0] for example in examples])
+    questions = np.split(rows, np.cumsum(counts)[:-1])
     for number, example in enumerate(examples):
-        for window in windows(tokenizer, example, reading.length, reading.stride, reading.question_length):
+        passage = example.texts[1]
+        if passage not in passages:
+            passages[passage] = read_pieces(tokenizer, passage)
+        sizes = (reading.length, reading.stride, reading.question_length)
+        for window in windows(tokenizer, example, *sizes, (questions[number].tolist(), passages[passage])):
             ids, types = (np.array(row, dtype=np.int32) for row in (window.input_ids, window.token_type_ids))
             places = None if example.target is None else (max(0, window.start), max(0, window.end))
             yield Unit(first + number, [ids], [types], places, window=window)

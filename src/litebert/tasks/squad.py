@@ -60,15 +60,26 @@ class Window:
         return [at == 0 or at in inside for at in range(len(self.input_ids))]
 
 
+Pieces = list[tuple[int, tuple[int, int]]]  # ids, and where they stand in their text
+
+
+def read_pieces(tokenizer: Tokenizer, text: str) -> Pieces:
+    read = tokenizer.encode(text)
+    return [(i, span) for i, span, text in zip(read.input_ids, read.offsets, read.texts, strict=True) if text == 0]
+
+
 def windows(
-    tokenizer: Tokenizer, example: Example, length: int = 384, stride: int = 128, question_length: int = 64
+    tokenizer: Tokenizer,
+    example: Example,
+    length: int = 384,
+    stride: int = 128,
+    question_length: int = 64,
+    known: tuple[Sequence[int], Pieces] | None = None,
 ) -> list[Window]:
-    """The windows of a question, `stride` pieces apart."""
+    """The windows of a question, `stride` pieces apart; `known`: its ids and the passage's pieces, if they are."""
     question, passage = example.texts
-    asked = tokenizer.encode(question)
-    ids = [i for i, text in zip(asked.input_ids, asked.texts, strict=True) if text == 0][:question_length]
-    read = tokenizer.encode(passage)
-    pieces = [(i, span) for i, span, text in zip(read.input_ids, read.offsets, read.texts, strict=True) if text == 0]
+    whole, pieces = known or (tokenizer.ids([question])[0].tolist(), read_pieces(tokenizer, passage))
+    ids = list(whole[:question_length])
     cls, sep = ([] if (index := tokenizer.roles[role]) is None else [index] for role in ("cls", "sep"))
     head = [*cls, *ids, *sep * (2 if tokenizer.double_separator else 1)]
     room = length - len(head) - len(sep)
@@ -92,7 +103,7 @@ def windows(
                 token_type_ids=[0] * len(head) + [second] * (len(part) + len(sep)),
                 first=len(head),
                 offsets=[span for _, span in part],
-                spoken=[_speaker(at, starts, ends) == number for at in range(start, end)],
+                spoken=[len(starts) == 1 or _speaker(at, starts, ends) == number for at in range(start, end)],
                 start=places[0],
                 end=places[1],
             )
