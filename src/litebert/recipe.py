@@ -172,6 +172,7 @@ class TaskConfig:
     label: tuple[str, ...] = ()
     kind: Literal["auto", "classify", "several", "regress", "tag", "answer", "choice"] = "auto"
     held_out: float = 0.1  # share of the training file that is scored where there is no dev file
+    split_seed: int = 0  # which part of it
     class_weights: Literal["none", "balanced"] = "none"  # balanced: rare classes count as much as common ones
 
     def __post_init__(self) -> None:

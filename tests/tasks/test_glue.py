@@ -137,3 +137,11 @@ def test_rows_come_from_every_kind_of_file(tmp_path):
     (tmp_path / "t.txt").write_text("a")
     with pytest.raises(UserError, match="is plain text; rows come as"):
         list(read_rows(tmp_path / "t.txt"))
+
+
+def test_the_holes_in_glues_question_pairs_are_passed_over(tmp_path):
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    (tmp_path / "train.tsv").write_text(
+        head + "1\t2\t3\tWho?\tWhom?\t1\n4\t5\t6\tWhy?\t\t0\n7\t8\t9\tHow?\n1\t2\t3\tA\tB\t0\n"
+    )
+    assert [example.target for example in read_glue("qqp", tmp_path, "train")] == ["1", "0"]

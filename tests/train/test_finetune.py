@@ -11,10 +11,11 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from litebert.cli import app
-from litebert.config import Reading, UserError
+from litebert.config import HeadConfig, Reading, UserError
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import asked, listen
+from litebert.model.weights import build
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe, changed, read_recipe, recipe_names
 from litebert.strict import parse
 from litebert.tasks.answers import decide
@@ -224,10 +225,80 @@ def test_a_head_that_answers_the_same_is_kept_and_another_is_replaced_and_it_is_
     same, said = pupil(model, task, QUICK)
     assert "kept" in said[0]
     assert torch.equal(same.heads["classify"].out.weight, model.heads["classify"].out.weight)
+    _, said = pupil(model, replace(task, texts=("sentence",)), QUICK)  # the same names, another question
+    assert "a fresh classify head in the place of classify (2 labels)" in said[0]
     other, said = pupil(model, replace(task, labels=("a", "b", "c")), QUICK)
     assert "a fresh classify head in the place of classify (2 labels)" in said[0]
     assert other.heads["classify"].out.weight.shape[0] == 3
     assert torch.equal(other.encoder.trunk.ffn[0].up.weight, model.encoder.trunk.ffn[0].up.weight)
+
+
+def test_a_pre_trained_models_heads_are_replaced(toy, tmp_path):
+    model = load(toy)
+    heads = [HeadConfig(kind="mlm"), HeadConfig(kind="pair")]
+    network = build(model.config, heads, 1)
+    replace(model, network=network).save(tmp_path / "pretrained")
+    file = write_rows(tmp_path / "a.csv", classes(40))
+    notes = []
+    teach(tmp_path / "pretrained", tmp_path / "run", file, tune=replace(QUICK, steps=2), say=notes.append,
+          texts=("review",), label=("stars",))  # fmt: skip
+    assert any("a fresh classify head in the place of mlm, pair" in note.get("text", "") for note in notes)
+
+
+def test_a_run_killed_between_its_last_step_and_its_model_ends_when_resumed(toy, tmp_path, monkeypatch):
+    from litebert.train import finetune as module
+
+    file = write_rows(tmp_path / "a.csv", classes(60))
+    real = module.finish
+
+    def breaks(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "finish", breaks)
+    columns = {"texts": ("review",), "label": ("stars",)}
+    for name, patience in (("a", 0), ("b", 1)):
+        with pytest.raises(KeyboardInterrupt):
+            teach(
+                toy,
+                tmp_path / name,
+                file,
+                tune=replace(QUICK, steps=30, evaluate_every=2, patience=patience),
+                **columns,
+            )
+    monkeypatch.setattr(module, "finish", real)
+    steps = [finetune(None, tmp_path / name, True, "cpu", quiet)["step"] for name in ("a", "b")]
+    assert steps[0] == 30
+    assert steps[1] < 30
+
+
+def test_seeds_are_scored_on_the_same_examples(toy, tmp_path):
+    file = write_rows(tmp_path / "a.csv", classes(100))
+    task = TaskConfig(train=str(file), texts=("review",), label=("stars",))
+    held = [
+        [
+            each.key
+            for each in read_lesson(TuneRecipe(model=str(toy), task=task, tune=TuneConfig(seed=seed)), load(toy)).dev
+        ]
+        for seed in (0, 1)
+    ]
+    assert held[0] == held[1]
+    other = TuneRecipe(model=str(toy), task=replace(task, split_seed=1))
+    assert [each.key for each in read_lesson(other, load(toy)).dev] != held[0]
+
+
+def test_a_checkpoint_of_a_run_that_goes_on_knows_its_task(toy, tmp_path, monkeypatch):
+    from litebert.train import finetune as module
+
+    def breaks(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "finish", breaks)
+    file = write_rows(tmp_path / "a.csv", classes(60))
+    with pytest.raises(KeyboardInterrupt):
+        teach(toy, tmp_path / "run", file, tune=replace(QUICK, steps=4), texts=("review",), label=("stars",))
+    model = load(tmp_path / "run")
+    assert model.taught.task.texts == ("review",)
+    assert model.taught.reading.length == 64
 
 
 def test_frozen_layers_stay_and_a_shared_trunk_is_frozen_whole_or_not_at_all(toy, tmp_path):
@@ -248,7 +319,7 @@ def test_layer_decay_lowers_the_rate_layer_by_layer(toy):
     network = load(toy).network
     names = ("heads.classify.out.weight", "encoder.pooler.weight", "encoder.trunk.ffn.1.up.weight",
              "encoder.trunk.attention.0.qkv.weight", "encoder.embeddings.words.weight")  # fmt: skip
-    assert [layer_scale(network.config, network, 0.5, name) for name in names] == [1.0, 1.0, 0.5, 0.25, 0.125]
+    assert [layer_scale(network, 0.5, name) for name in names] == [1.0, 1.0, 0.5, 0.25, 0.125]
 
 
 def test_class_weights_let_rare_classes_count(toy, tmp_path):
@@ -340,8 +411,8 @@ class TestBadInput:
         fails(tags(20), r"dev-a\.jsonl, row 1: label 'B-ORG' is not in the training file", name="a.jsonl", dev=dev)
 
     def test_an_empty_text(self, fails):
-        rows = [*classes(4), {"review": " ", "stars": "good"}]
-        fails(rows, r"a\.csv, row 6: the text in 'review' is empty", texts=("review",), label=("stars",))
+        rows = [*classes(9), {"review": " ", "stars": "good"}]
+        fails(rows, r"a\.csv, row 11: the text in 'review' is empty", texts=("review",), label=("stars",))
 
     def test_a_row_with_too_few_fields(self, fails):
         fails("text,label\nfine,1\npoor\n", r"a\.csv, row 3: 1 fields where there should be 2")
@@ -355,13 +426,25 @@ class TestBadInput:
         fails(rows, r"a\.jsonl, row 5: 7 is none of the 2 options", name="a.jsonl")
 
     def test_too_few_examples_to_hold_some_out(self, fails):
-        fails(classes(2), r"2 examples are too few to hold some out", texts=("review",), label=("stars",))
+        rows = [{"review": "the film", "stars": label} for label in ("good", "bad")]
+        fails(rows, r"2 examples are too few to hold some out", texts=("review",), label=("stars",))
 
     def test_a_length_that_the_model_does_not_have(self, toy, tmp_path):
         file = write_rows(tmp_path / "a.csv", classes(20))
         with pytest.raises(UserError, match=r"reading\.length = 512 does not fit the model's 64 positions"):
             teach(toy, tmp_path / "run", file, reading=Reading(length=512), texts=("review",), label=("stars",))
         assert not (tmp_path / "run").exists()
+
+    def test_an_empty_dev_file(self, toy, tmp_path):
+        file = write_rows(tmp_path / "a.csv", classes(40))
+        (tmp_path / "b.csv").write_text("review,stars\n")
+        with pytest.raises(UserError, match="there is nothing to score on: the dev file is empty"):
+            teach(toy, tmp_path / "run", file, dev=str(tmp_path / "b.csv"), texts=("review",), label=("stars",))
+        assert not (tmp_path / "run").exists()
+
+    def test_a_single_class(self, fails):
+        rows = [{"text": "the film", "label": "a"}] * 20
+        fails(rows, r"a\.csv: every row has the label 'a'; there is nothing to tell apart")
 
     def test_a_dev_set_without_a_class_is_said(self, toy, tmp_path):
         file = write_rows(tmp_path / "a.csv", classes(40))
@@ -377,6 +460,9 @@ class TestBadInput:
             (TaskConfig(name="ret", data="x"), r"unknown task 'ret'; did you mean 'rte'\?"),
             (TaskConfig(), "say what to learn"),
             (TaskConfig(name="rte", data="x", train="y"), "not both"),
+            (TaskConfig(name="rte", data="x", dev="y"), "not both"),
+            (TaskConfig(name="rte", data="x", kind="regress"), "not both"),
+            (TaskConfig(train="y", data="x"), "--data x is for a benchmark"),
         ):
             with pytest.raises(UserError, match=message):
                 finetune(TuneRecipe(model=str(toy), task=task), tmp_path / "run", False, "cpu", quiet)

@@ -186,7 +186,7 @@ def test_kinds_that_need_more_than_a_vector_are_refused(model, row, kind, tmp_pa
 def test_what_cannot_be_fitted_is_one_line(model, tmp_path, monkeypatch):
     how = embedder(model)
     same = [{"text": "film", "label": "x"}] * 12
-    with pytest.raises(UserError, match="every training example has the label 'x'; a probe needs two to tell apart"):
+    with pytest.raises(UserError, match="every row has the label 'x'; there is nothing to tell apart"):
         probe(how, TaskConfig(train=file(tmp_path / "a.jsonl", same)))
     with pytest.raises(UserError, match="strength = 0 must be above 0, or auto"):
         probe(how, config(tmp_path, classes), 0)

@@ -129,9 +129,9 @@ def _theirs(
     transformers.set_seed(recipe.tune.seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(recipe.model)
     with tempfile.TemporaryDirectory() as folder:
-        model = _their_model(recipe.model, task)
+        model, ours = _their_model(recipe.model, task), load(recipe.model).tokenizer
         begun = time.perf_counter()
-        rows = _their_rows(recipe, task, train, tokenizer)
+        rows = _their_rows(recipe, task, train, ours if task.kind == "answer" else tokenizer)
         trainer = transformers.Trainer(
             model=model,
             args=_arguments(recipe, folder, device),
@@ -185,8 +185,6 @@ def _their_rows(recipe: TuneRecipe, task: Task, examples: Sequence[Example], tok
     """What the Trainer takes. The windows of a question are ours on both sides, and timed on both."""
     length = recipe.reading.length
     if task.kind == "answer":
-        ours = load(recipe.model).tokenizer
-        assert ours is not None
         reading = suited(task, recipe.reading, length).reading
         return [
             {
@@ -196,7 +194,7 @@ def _their_rows(recipe: TuneRecipe, task: Task, examples: Sequence[Example], tok
                 "start_positions": unit.target[0],
                 "end_positions": unit.target[1],
             }
-            for unit in units(ours, task, examples, reading)
+            for unit in units(tokenizer, task, examples, reading)
         ]
     pairs = list(zip(*(example.texts for example in examples), strict=True))
     made = tokenizer(*map(list, pairs), truncation=True, max_length=length)

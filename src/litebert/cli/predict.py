@@ -20,8 +20,6 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Answer every row of a file. Killed, the same command goes on where it stopped."""
-    import torch
-
     from litebert.infer.model import load
     from litebert.infer.predict import asked
     from litebert.infer.stream import columns, format_of, predict_file
@@ -30,9 +28,8 @@ def predict(
 
     chosen = format_of(to, form)
     here = pick_device(device)
-    precision = torch.bfloat16 if here.type == "cuda" else torch.float32
     names = [model, *(also or [])]
-    models = [asked(load(name), here, precision) for name in names]
+    models = [asked(load(name), here) for name in names]
     task = columns(models[0].task, text or [])
     size = file.stat().st_size if file.is_file() else 0
     signature = {"models": names, "file": str(file), "bytes": size, "format": chosen, "texts": list(task.texts)}

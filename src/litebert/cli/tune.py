@@ -39,6 +39,8 @@ def finetune(
     if model is not None:
         table: dict[str, Any] = read_recipe(recipe) if recipe else {}
         table["model"] = model
+        if train:  # the settings of a recipe, not its files
+            table["task"] = {key: value for key, value in table.get("task", {}).items() if key != "name"}
         table.setdefault("task", {}).update({key: value for key, value in said.items() if value})
         chosen = parse(TuneRecipe, changed(table, sets or []))
     elif not resume or any(said.values()) or recipe or sets:
@@ -56,7 +58,8 @@ def finetune(
         else:
             found = teach(chosen, to, resume, device, show)
     except Stopped as stopped:
-        typer.echo(f"{stopped}; go on with: litebert finetune --to {to} --resume", err=True)
+        again = "the same command and --resume" if seeds > 1 else f"litebert finetune --to {to} --resume"
+        typer.echo(f"{stopped}; go on with: {again}", err=True)
         raise typer.Exit(128 + stopped.signum) from None
     if as_json:
         print_json(found)

@@ -111,10 +111,15 @@ def _expand_url(given: str) -> list[Source]:
     return [source for name in names if (source := _source(name, strict=not inside))]
 
 
+def uncompressed(path: str) -> str:
+    """The name without the ending that says how it is compressed."""
+    return path.removesuffix(next((end for end in COMPRESSIONS if path.endswith(end)), ""))
+
+
 def _source(path: str, strict: bool = True) -> Source | None:
     """A file said by name must be of a kind we read; in a folder, others are passed over."""
-    compression = next((end for end in COMPRESSIONS if path.endswith(end)), "")
-    stem = path.removesuffix(compression)
+    stem = uncompressed(path)
+    compression = path.removeprefix(stem)
     kind = next((kind for end, kind in KINDS.items() if stem.endswith(end)), None)
     if kind is None:
         if strict:

@@ -35,15 +35,16 @@ class Asked:
     device: torch.device
 
 
-def asked(model: "Model", device: torch.device | str = "cpu", precision: torch.dtype = torch.float32) -> Asked:
-    """A model that was taught a task, ready to answer."""
+def asked(model: "Model", device: torch.device | str = "cpu", precision: torch.dtype | None = None) -> Asked:
+    """A model that was taught a task, ready to answer; on a GPU in bf16, unless another type is said."""
     if model.taught is None:
         heads = ", ".join(model.heads) or "none"
         raise UserError(f"this model was taught no task (its heads: {heads}); teach it one by: litebert finetune")
     if model.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot read texts")
     network = model.network.to(device).eval()
-    network.encoder.embeddings.compute = precision
+    usual = torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
+    network.encoder.embeddings.compute = precision or usual
     return Asked(network, model.tokenizer, model.taught.task, model.taught.reading, torch.device(device))
 
 
@@ -58,7 +59,8 @@ def listen(models: Sequence[Asked], examples: Iterable[Example]) -> Iterator[tup
             yield example, average([each[number][0] for each in heard]), lost
 
 
-def check_ensemble(models: Sequence[Asked]) -> None:
+def check_ensemble(models: Sequence[Asked]) -> Task:
+    """The task that all of them were taught, with the mean of their thresholds."""
     first = models[0].task
     for other in models[1:]:
         if (other.task.kind, other.task.labels) != (first.kind, first.labels):
@@ -66,6 +68,9 @@ def check_ensemble(models: Sequence[Asked]) -> None:
                 f"the models were taught different things, {first.describe()} and {other.task.describe()}, "
                 "and cannot be averaged"
             )
+        if other.task.unanswerable != first.unanswerable:
+            raise UserError("some of the models can say that a question has no answer and some cannot; ask them apart")
+    return replace(first, threshold=sum(model.task.threshold for model in models) / len(models))
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal
 
 from litebert.config import UserError
 from litebert.files import read_json, replace_file
-from litebert.infer.predict import Asked, listen
+from litebert.infer.predict import Asked, check_ensemble, listen
 from litebert.tasks.answers import Answers, Said, decide, probability
 from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import AT_ONCE
@@ -47,7 +47,7 @@ def predict_file(
     say: Callable[[int], object] = lambda _: None,
 ) -> dict[str, int]:
     """`asked` tells one command from another: only the same one goes on with what an earlier one left."""
-    task = models[0].task
+    task = check_ensemble(models)
     _check(task, form, to)
     partial, progress = (to.with_name(f"{to.name}.{ending}") for ending in ("partial", "progress"))
     counts = {"rows": 0, "cut": 0, "bytes": 0, "resumed": 0}

@@ -20,7 +20,7 @@ from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import AT_ONCE
 from litebert.tasks.glue import SPLITS
 from litebert.tasks.metrics import Score, exact_match
-from litebert.tasks.own import CONLL, infer_task, read_own
+from litebert.tasks.own import guess_columns, read_own
 from litebert.tasks.read import benchmark, missing_classes, read_split
 
 BINS = 10  # of the confidences from 0 to 1
@@ -117,8 +117,6 @@ def read_examples(
         chosen = split or "dev"
         if chosen not in SPLITS:
             raise UserError(f"--split {chosen!r}; allowed: {', '.join(SPLITS)}")
-        if not data.exists():
-            raise UserError(f"no folder {data}; give the one that holds the files of {name} by --data")
         examples = list(read_split(task, data, chosen))
     else:
         if split:
@@ -133,13 +131,8 @@ def read_examples(
 
 def _columns(taught: Task, data: Path, text: tuple[str, ...], label: tuple[str, ...]) -> Task:
     """The model's task with the columns of this file; what nobody said is looked up in the file."""
-    text, label = text or taught.texts, label or taught.label
-    if str(data).endswith(CONLL) and taught.kind == "tag":
-        return taught
-    if not text or not label:
-        guessed = infer_task(data, text, label, taught.kind)
-        text, label = guessed.texts, guessed.label
-    return replace(taught, texts=text, label=label)
+    chosen = replace(taught, texts=text or taught.texts, label=label or taught.label)
+    return chosen if chosen.texts and chosen.label else guess_columns(data, chosen)
 
 
 def _check(examples: Sequence[Example], data: Path) -> None:
@@ -194,13 +187,11 @@ def evaluate(
 
 def _deciding(models: Sequence[Asked], task: Task, tune_threshold: bool) -> Task:
     """How what is said becomes a guess: labels in the models' order, and their threshold if there may be no answer."""
-    first = models[0].task
-    if {model.task.unanswerable for model in models} != {first.unanswerable}:
-        raise UserError("some of the models can say that a question has no answer and some cannot; ask them apart")
+    first = check_ensemble(models)
     silent = first.unanswerable and task.unanswerable
     if tune_threshold and not silent:
         raise UserError("--tune-threshold is for questions that may have no answer, on a model that was taught such")
-    return replace(first, unanswerable=silent, threshold=sum(model.task.threshold for model in models) / len(models))
+    return replace(first, unanswerable=silent)
 
 
 def _certain(

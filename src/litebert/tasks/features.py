@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from litebert.config import Reading, UserError
 from litebert.tasks.example import Example, Task
 from litebert.tasks.squad import Pieces, Window, read_pieces, windows
+from litebert.tasks.taught import suited
 from litebert.text.tokenizer import Tokenizer, fitted
 
 IGNORED = -100  # the label of a piece that is not asked for
@@ -43,6 +44,7 @@ class Unit:
 def units(tokenizer: Tokenizer, task: Task, examples: Iterable[Example], reading: Reading) -> Iterator[Unit]:
     """A few at a time, so any number of examples takes the same memory."""
     source, first = iter(examples), 0
+    reading = suited(task, reading, reading.length or 512).reading
     makers = {"tag": _tags, "answer": _answers, "choice": _choices}
     make = makers.get(task.kind, _sentences)
     while some := list(islice(source, AT_ONCE)):
@@ -65,7 +67,7 @@ def _sentences(
         chosen = [kept] if not lost or reading.long == "cut" else _windows(parts, room, reading.stride)
         made = [frame.join(each) for each in chosen]
         target = None if example.target is None else _number(task, example)
-        away = 0 if len(made) > 1 else lost
+        away = _unseen(parts, chosen) if len(made) > 1 else lost
         yield Unit(first + number, [ids for ids, _ in made], [types for _, types in made], target, away)
 
 
@@ -109,6 +111,12 @@ def _windows(parts: Sequence[Ids], room: int, stride: int) -> list[list[Ids]]:
     return [[each if number == longer else part for number, part in enumerate(other)] for each in pieces]
 
 
+def _unseen(parts: Sequence[Ids], chosen: Sequence[Sequence[Ids]]) -> int:
+    """Pieces of a pair that no window shows: the end of the shorter text, where it takes more than half the room."""
+    longer = int(np.argmax([len(part) for part in parts]))
+    return sum(len(part) - len(chosen[0][number]) for number, part in enumerate(parts) if number != longer)
+
+
 def _number(task: Task, example: Example) -> Any:
     if task.kind == "regress":
         return float(example.target)  # type: ignore[arg-type]
@@ -150,7 +158,9 @@ def _tagged(
     words = [-1] * len(frame.cls)
     for at, piece in enumerate(pieces):
         words += [low + at, *[-1] * (len(piece) - 1)][: len(piece)]
-    ids, types = frame.join([np.concatenate([*pieces, np.zeros(0, np.int32)])[:room]])
+    row = np.concatenate([*pieces, np.zeros(0, np.int32)])
+    ids, types = frame.join([row[:room]])
+    lost += max(0, len(row) - room)
     words = [*words[: len(ids) - len(frame.sep)], *[-1] * len(frame.sep)]
     target = None
     if example.target is not None:
@@ -173,7 +183,8 @@ def _answers(
         for window in windows(tokenizer, example, *sizes, (questions[number].tolist(), passages[passage])):
             ids, types = (np.array(row, dtype=np.int32) for row in (window.input_ids, window.token_type_ids))
             places = None if example.target is None else (max(0, window.start), max(0, window.end))
-            yield Unit(first + number, [ids], [types], places, window=window)
+            lost = max(0, len(questions[number]) - reading.question_length)
+            yield Unit(first + number, [ids], [types], places, lost, window=window)
 
 
 def _choices(
@@ -191,4 +202,5 @@ def _choices(
         asked = [option[-min(reading.question_length, room) :] for option in options]
         made = [frame.join([passage[: room - len(option)], option]) for option in asked]
         lost = max(0, len(passage) - min(room - len(option) for option in asked))
+        lost += max(len(option) - len(kept) for option, kept in zip(options, asked, strict=True))
         yield Unit(first + number, [ids for ids, _ in made], [types for _, types in made], example.target, lost)

@@ -104,6 +104,8 @@ def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     >>> sorted(entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"]))
     [(0, 2, 'PER'), (3, 4, 'LOC'), (4, 5, 'LOC')]
     """
+    if any(tag != "O" and tag[1:2] != "-" for tag in tags):  # parts of speech and the like: a word is an entity
+        return {(at, at + 1, tag) for at, tag in enumerate(tags) if tag != "O"}
     found, start, before = set(), 0, "O"
     for at, tag in enumerate([*tags, "O"]):
         kind, was = tag[2:], before[2:]

@@ -5,29 +5,48 @@ said.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, Source, find_sources, is_unicode, read_lines
-from litebert.strict import neighbour
-from litebert.tasks.example import Answer, Example, Kind, Target, Task
+from litebert.corpus.read import Bad, Source, find_sources, is_unicode, read_lines, uncompressed
+from litebert.tasks.example import Example, Kind, Target, Task
+from litebert.tasks.race import with_option
 from litebert.tasks.table import Row, column, read_rows, text_of
+from litebert.tasks.targets import (
+    answers_of,
+    as_number,
+    choice_of,
+    flag_of,
+    in_spans,
+    known,
+    label_of,
+    labels_of,
+    number_of,
+    options_of,
+    words_and_tags,
+)
 
 CONLL = (".conll", ".bio", ".iob")
-SEPARATOR = "|"  # between the labels of `several` in one field
 MANY = 20  # more different whole numbers than this are a quantity, not classes
 TEXTS, LABELS = ("text", "sentence"), ("label", "labels")  # what columns are called when nobody says
+PASSAGES = (*TEXTS, "article", "context", "passage")
 
 
 def infer_task(
     path: str | Path, texts: Sequence[str] = (), label: Sequence[str] = (), kind: Kind | None = None
 ) -> Task:
     """Look at a training file once and say what it is for; what is said is taken as it is."""
-    if str(path).endswith(CONLL):
-        return Task(kind="tag", labels=_sorted_tags(tag for row in _conll(path) for tag in row[2]))
+    if len(texts) > 2:
+        raise UserError(f"{len(texts)} columns of text ({', '.join(texts)}); give one, or two for pairs")
+    if len(label) > 1 and kind not in (None, "several"):
+        raise UserError(f"several --label columns are yes or no each, which is --kind several, not {kind}")
+    if is_conll(path):
+        if kind not in (None, "tag"):
+            raise UserError(f"{path} is a CoNLL file, which holds tags; --kind {kind} does not fit")
+        labels = _sorted_tags(tag for row in _conll(path) for tag in row[2])
+        return Task(kind="tag", texts=("tokens",), label=("tags",), labels=labels)
     first = next(read_rows(path), None)
     if first is None:
         raise UserError(f"{path} holds no row")
@@ -42,12 +61,16 @@ def infer_task(
     return _labelled(path, chosen, target, kind)
 
 
+def is_conll(path: str | Path) -> bool:
+    return uncompressed(str(path)).endswith(CONLL)
+
+
 def _shape(row: Row) -> Kind | None:
     """What the names and types of the columns give away, if they do."""
-    if {"question", "context"} <= set(row):
-        return "answer"
     if isinstance(row.get("options"), list):
         return "choice"
+    if {"question", "context"} <= set(row):
+        return "answer"
     if isinstance(row.get("tags"), list) or isinstance(row.get("spans"), list):
         return "tag"
     return None
@@ -60,20 +83,42 @@ def _guess(row: Row, usual: tuple[str, ...], where: str, flag: str) -> tuple[str
     return (found,)
 
 
+def guess_columns(path: str | Path, task: Task, texts: Sequence[str] = (), label: Sequence[str] = ()) -> Task:
+    """The columns of a file, for a task that came without: a benchmark's, or a model's from elsewhere."""
+    chosen, target = tuple(texts) or task.texts, tuple(label) or task.label
+    if is_conll(path):
+        return replace(task, texts=("tokens",), label=("tags",))
+    first = next(read_rows(path), None)
+    if first is None:
+        raise UserError(f"{path} holds no row")
+    row, where = first[1], f"{path}, row {first[0]}"
+    match task.kind:
+        case "answer":
+            usual: tuple[str, ...] = ("question", "context")
+            marks: tuple[str, ...] = ("answers",)
+        case "tag":
+            usual = ("tokens",) if "tokens" in row else ("text",)
+            marks = ("tags",) if "tags" in row else ("spans",)
+        case "choice":
+            usual = chosen or _guess(row, PASSAGES, where, "--text")
+            marks = ("answer",) if "label" not in row else ("label",)
+        case _:
+            usual = chosen or _guess(row, TEXTS, where, "--text")
+            marks = next(((name,) for name in LABELS if name in row), LABELS[:1])
+    return replace(task, texts=chosen or usual, label=target or marks)
+
+
 def _structured(path: str | Path, row: Row, where: str, kind: Kind, texts: Sequence[str], label: Sequence[str]) -> Task:
     if kind == "answer":
-        task = Task(kind="answer", texts=tuple(texts) or ("question", "context"), label=tuple(label) or ("answers",))
+        task = guess_columns(path, Task(kind="answer"), texts, label)
+        if len(task.texts) != 2:
+            raise UserError(f"an answer needs two columns, question and passage; --text says {task.texts[0]!r} alone")
         return replace(task, unanswerable=any(not example.target for example in read_own(path, task)))
     if kind == "choice":
-        chosen = tuple(texts) or _guess(row, (*TEXTS, "article", "context"), where, "--text")
-        return Task(
-            kind="choice", texts=chosen, label=tuple(label) or _guess(row, ("label", "answer"), where, "--label")
-        )
-    words = tuple(texts) or (("tokens",) if "tokens" in row else ("text",))
-    marks = tuple(label) or (("tags",) if "tags" in row else ("spans",))
-    seen = (_words_and_tags(each, words, marks, f"{path}, row {number}")[1] for number, each in read_rows(path))
-    labels = _sorted_tags(tag for tags in seen for tag in tags or ())
-    return Task(kind="tag", texts=words, label=marks, labels=labels)
+        return guess_columns(path, Task(kind="choice"), texts, label)
+    task = guess_columns(path, Task(kind="tag", labels=("O",)), texts, label)
+    seen = (words_and_tags(each, task.texts, task.label, f"{path}, row {n}")[1] for n, each in read_rows(path))
+    return replace(task, labels=_sorted_tags(tag for tags in seen for tag in tags or ()))
 
 
 def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], said: Kind | None) -> Task:
@@ -83,17 +128,17 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
     counts: Counter[str] = Counter()
     lists = numbers = whole = rows = 0
     for number, row in read_rows(path):
-        value = column(row, label, f"{path}, row {number}")
+        where = f"{path}, row {number}"
+        value = column(row, label, where)
         rows += 1
-        if isinstance(value, list):
+        if isinstance(value, list) or said == "several":
             lists += 1
-            counts.update(map(str, value))
+            counts.update(labels_of(value, label[0], where))
         else:
-            numbers += _number(value) is not None
-            whole += _number(value) is not None and float(value).is_integer()
-            several = str(value).split(SEPARATOR) if said == "several" else [_name(value)]
-            counts.update(part for part in several if part)
-    if lists or said == "several":
+            counts[label_of(value, label[0], where)] += 1
+            numbers += as_number(value) is not None
+            whole += as_number(value) is not None and float(value).is_integer()
+    if lists:
         return Task(kind="several", texts=texts, label=label, labels=tuple(sorted(counts)))
     quantity = numbers == rows and (whole < rows or len(counts) > MANY)
     if said == "regress" or (not said and quantity):
@@ -103,56 +148,66 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
             f"{path}: {label[0]!r} holds {len(counts)} different values in {rows} rows, no set of labels; "
             "say which column is, by --label, or --kind classify if it is"
         )
+    if len(counts) == 1:
+        raise UserError(f"{path}: every row has the label {next(iter(counts))!r}; there is nothing to tell apart")
     return Task(kind="classify", texts=texts, label=label, labels=tuple(sorted(counts, key=_label_order)))
 
 
 def _label_order(label: str) -> tuple[float, str]:
-    number = _number(label)
+    number = as_number(label)
     return (number if number is not None else float("inf"), label)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        return None
-    return found if found == found and abs(found) != float("inf") else None
-
-
-def _name(value: Any) -> str:
-    return str(value).strip()
 
 
 def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Example]:
     """The examples of a file. An unknown label, an empty text or a missing column is named with its row."""
-    if task.kind == "tag" and str(path).endswith(CONLL):
-        for number, words, said in _conll(path):
+    if task.kind == "tag" and is_conll(path):
+        for number, words, said in _conll(path, labelled):
             where = f"{path}, row {number}"
-            for tag in set(said) if labelled else ():
-                _known(tag, task, where)
-            yield Example(key=str(number), texts=words, target=said if labelled else None, where=where)
+            target = tuple(known(tag, task.labels, where) for tag in said) if labelled else None
+            yield Example(key=str(number), texts=words, target=target, where=where)
         return
     for number, row in read_rows(path):
         where = f"{path}, row {number}"
         key = _key(row, number)
         if task.kind == "tag":
-            words, tags = _words_and_tags(row, task.texts, task.label, where)
-            if labelled and tags is None:
-                column(row, task.label[:1], where)
-            for tag in set(tags or ()) if labelled else ():
-                _known(tag, task, where)
-            yield Example(key=key, texts=words, target=tags if labelled else None, where=where)
-        elif task.kind == "choice":
-            options = column(row, ("options",), where)
-            texts = (text_of(row, task.texts, where), *(str(option) for option in options))
-            target: Target | None = _choice(column(row, task.label, where), options, where) if labelled else None
-            yield Example(key=key, texts=texts, target=target, where=where)
+            words, tags = words_and_tags(row, task.texts, task.label, where, labelled)
+            for tag in set(tags or ()) if task.labels != ("O",) else ():
+                known(tag, task.labels, where)
+            yield Example(key=key, texts=words, target=tags, where=where)
+            continue
+        if task.kind == "choice":
+            texts = _options(row, task, where)
         else:
             texts = tuple(text_of(row, (name,), where) for name in task.texts)
-            known = labelled and all(name in row for name in task.label)
-            if labelled and not known:
-                column(row, task.label[:1], where)
-            yield Example(key=key, texts=texts, target=_target(row, task, where) if known else None, where=where)
+        if labelled:
+            column(row, task.label[:1], where)
+        yield Example(key=key, texts=texts, target=_target(row, task, texts, where) if labelled else None, where=where)
+
+
+def _options(row: Row, task: Task, where: str) -> tuple[str, ...]:
+    """The passage, and each option with its question where there is one."""
+    options = options_of(row, where)
+    question = row.get("question")
+    if isinstance(question, str) and question.strip() and "question" not in task.texts:
+        options = [with_option(question, option) for option in options]
+    return (text_of(row, task.texts, where), *options)
+
+
+def _target(row: Row, task: Task, texts: tuple[str, ...], where: str) -> Target:
+    name, value = task.label[0], row[task.label[0]]
+    match task.kind:
+        case "regress":
+            return number_of(value, name, where)
+        case "answer":
+            return answers_of(value, texts[1], where)
+        case "choice":
+            return choice_of(value, options_of(row, where), where)
+        case "several":
+            if len(task.label) > 1:
+                return tuple(each for each in task.label if flag_of(column(row, (each,), where), each, where))
+            return tuple(known(part, task.labels, where) for part in labels_of(value, name, where))
+        case _:
+            return known(label_of(value, name, where), task.labels, where)
 
 
 def read_texts(path: str | Path, columns: Sequence[str] = ()) -> Iterator[Example]:
@@ -181,113 +236,18 @@ def _key(row: Row, number: int) -> str:
     return str(row.get("id", row.get("index", number)))
 
 
-def _target(row: Row, task: Task, where: str) -> Target:
-    value = row[task.label[0]]
-    match task.kind:
-        case "regress":
-            number = _number(value)
-            if number is None:
-                raise UserError(f"{where}: {value!r} in {task.label[0]!r} is not a number")
-            return number
-        case "answer":
-            return _answers(value, row[task.texts[1]], where)
-        case "several":
-            if len(task.label) > 1:
-                return tuple(name for name in task.label if _flag(row[name], name, where))
-            parts = value if isinstance(value, list) else [part for part in str(value).split(SEPARATOR) if part]
-            return tuple(_known(_name(part), task, where) for part in parts)
-        case _:
-            return _known(_name(value), task, where)
-
-
-def _known(label: str, task: Task, where: str) -> str:
-    if label not in task.labels:
-        raise UserError(f"{where}: label {label!r} is not in the training file{neighbour(label, task.labels)}")
-    return label
-
-
-def _flag(value: Any, name: str, where: str) -> bool:
-    if str(value).strip().lower() in ("1", "1.0", "true", "yes"):
-        return True
-    if str(value).strip().lower() in ("0", "0.0", "false", "no", ""):
-        return False
-    raise UserError(f"{where}: {value!r} in {name!r} is neither yes nor no (1 or 0)")
-
-
-def _answers(value: Any, passage: str, where: str) -> tuple[Answer, ...]:
-    """`{"text": […], "answer_start": […]}` as SQuAD has it on the hub, a list of such, or the text alone."""
-    if isinstance(value, dict) and isinstance(value.get("text"), list):
-        starts = value.get("answer_start") or [None] * len(value["text"])
-        pairs = list(zip(value["text"], starts, strict=True))
-    elif isinstance(value, list):
-        pairs = [(each["text"], each.get("answer_start")) if isinstance(each, dict) else (each, None) for each in value]
-    else:
-        pairs = [(value, None)] if value else []
-    found = []
-    for text, start in pairs:
-        at = passage.find(str(text)) if start is None else int(start)
-        if at < 0 or passage[at : at + len(str(text))] != str(text):
-            raise UserError(f"{where}: the answer {str(text)[:40]!r} does not stand in the passage where it should")
-        found.append(Answer(str(text), at))
-    return tuple(found)
-
-
-def _choice(value: Any, options: Sequence[Any], where: str) -> int:
-    """Its number, its letter or its text."""
-    if isinstance(value, int) and 0 <= value < len(options):
-        return value
-    text = _name(value)
-    names = [*map(_name, options)]
-    if text in names:
-        return names.index(text)
-    letters = "ABCDEFGHIJ"[: len(options)]
-    if len(text) == 1 and text.upper() in letters:
-        return letters.index(text.upper())
-    if text.isdigit() and int(text) < len(options):
-        return int(text)
-    raise UserError(f"{where}: {value!r} is none of the {len(options)} options")
-
-
-def _words_and_tags(
-    row: Row, texts: tuple[str, ...], label: tuple[str, ...], where: str
-) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-    """Words with a tag each, from lists or from a text with marked spans."""
-    value = column(row, texts, where)
-    marks = row.get(label[0])
-    if isinstance(value, list):
-        if marks is not None and len(marks) != len(value):
-            raise UserError(f"{where}: {len(value)} words and {len(marks)} tags")
-        return tuple(map(str, value)), None if marks is None else tuple(map(str, marks))
-    text = text_of(row, texts, where)
-    words, at = [], 0
-    for word in text.split():
-        start = text.index(word, at)
-        words.append((start, start + len(word), word))
-        at = start + len(word)
-    if marks is None:
-        return tuple(word for _, _, word in words), None
-    tags = ["O"] * len(words)
-    for mark in marks:
-        touched = [n for n, (low, high, _) in enumerate(words) if low < mark["end"] and high > mark["start"]]
-        if not touched or not 0 <= mark["start"] < mark["end"] <= len(text):
-            raise UserError(f"{where}: the span {mark['start']} to {mark['end']} marks no word of the text")
-        for n in touched:
-            tags[n] = f"{'B' if n == touched[0] else 'I'}-{mark['label']}"
-    return tuple(word for _, _, word in words), tuple(tags)
-
-
-def _conll(path: str | Path) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
+def _conll(path: str | Path, labelled: bool = True) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
     """Sentences of a CoNLL file: a word and its tag a line (first and last column), a blank line between sentences."""
     words: list[str] = []
     tags: list[str] = []
     begun = 1
-    source = Source(str(path), "text", "")
     if not Path(path).is_file():
         raise UserError(f"no file {path}")
+    source = Source(str(path), "text", str(path).removeprefix(uncompressed(str(path))))
     for number, line in read_lines(source, Bad(remedy="mend or remove it")):
         parts = (line or "").split()
         if parts and parts[0] != "-DOCSTART-":
-            if len(parts) < 2:
+            if len(parts) < 2 and labelled:
                 raise UserError(f"{path}, row {number}: 1 field where a word and its tag should be")
             begun = begun if words else number
             words.append(parts[0])
@@ -299,7 +259,9 @@ def _conll(path: str | Path) -> Iterator[tuple[int, tuple[str, ...], tuple[str, 
         yield begun, tuple(words), tuple(tags)
 
 
-def _sorted_tags(tags: Iterator[str]) -> tuple[str, ...]:
-    """O first, then by kind, B before I."""
+def _sorted_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Of entities O first, then by kind, B before I; others by their names."""
     found = set(tags)
+    if not in_spans(found):
+        return tuple(sorted(found))
     return tuple(sorted(found | {"O"}, key=lambda tag: (tag != "O", tag[2:], tag[:1])))

@@ -90,4 +90,4 @@ def with_option(question: str, option: str) -> str:
     >>> with_option("The sea was _ .", "calm"), with_option("Who came?", "Ann")
     ('The sea was calm .', 'Who came? Ann')
     """
-    return question.replace("_", option, 1) if "_" in question else f"{question} {option}"
+    return question.replace("_", option) if "_" in question else f"{question} {option}"

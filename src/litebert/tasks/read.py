@@ -11,10 +11,11 @@ from litebert.config import UserError
 from litebert.files import first_line
 from litebert.strict import neighbour
 from litebert.tasks.example import Example, Task
-from litebert.tasks.glue import GLUE, read_glue
-from litebert.tasks.own import read_own
+from litebert.tasks.glue import GLUE, SPLITS, read_file, read_glue
+from litebert.tasks.own import guess_columns, read_own
 from litebert.tasks.race import read_race
 from litebert.tasks.squad import read_squad
+from litebert.tasks.table import read_rows
 
 TASKS: dict[str, Task] = {
     **{name: Task(name=name, kind=t.kind, labels=t.labels, metrics=t.metrics) for name, t in GLUE.items()},
@@ -56,15 +57,38 @@ def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
 
 
 def read_unlabelled(task: Task, path: str | Path, split: str = "test") -> Iterator[Example]:
-    """What is to be answered: the folder of a benchmark, a file in its layout, or a file of the task's columns."""
+    """What is to be answered: a split of a benchmark's folder, a file in its layout or of the task's columns."""
     place = Path(path)
-    if task.name in GLUE and place.is_file():
-        columns = task.texts or tuple(names[0] for names in GLUE[task.name].texts)
-        yield from read_own(place, replace(task, texts=columns), labelled=False)
-    elif task.name:
-        yield from read_split(task, place, split)
+    if split not in SPLITS:
+        raise UserError(f"--split {split!r}; allowed: {', '.join(SPLITS)}")
+    if not task.name or (place.is_file() and not _in_layout(task, place)):
+        if task.name in GLUE and not task.texts:
+            row = next(read_rows(place), (0, {}))[1]
+            usual = [next((name for name in names if name in row), names[0]) for names in GLUE[task.name].texts]
+            task = replace(task, texts=tuple(usual))
+        yield from read_own(place, task if task.texts else guess_columns(place, task), labelled=False)
+    elif place.is_file() and task.name in GLUE:
+        for each in read_file(task.name, place, "dev"):
+            yield replace(each, target=None)
     else:
-        yield from read_own(place, task, labelled=False)
+        yield from read_split(task, place, split)
+
+
+def _in_layout(task: Task, file: Path) -> bool:
+    """Whether a file is laid out as the benchmark's own: JSON of SQuAD, passages of RACE, columns without names."""
+    if task.texts:
+        return False
+    if task.name in SQUAD_FILES:
+        return ".json" in file.suffixes and ".jsonl" not in file.suffixes
+    if task.name.startswith("race"):
+        return "questions" in next(read_rows(file), (0, {}))[1]
+    return GLUE[task.name].header is not None and ".tsv" in file.suffixes and _bare(task.name, file)
+
+
+def _bare(name: str, file: Path) -> bool:
+    """Whether the columns have no names: then the first row is an example."""
+    first = next(read_rows(file), (0, {}))[1]
+    return not any(text in first for names in GLUE[name].texts for text in names)
 
 
 def hub_parts(folder: Path, split: str) -> list[Path]:

@@ -6,6 +6,7 @@ the original text through offsets, so what a tokenizer did to case, accents or s
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,8 @@ def _speaker(piece: int, starts: Sequence[int], ends: Sequence[int]) -> int:
             return -1.0
         return min(piece - start, end - 1 - piece) + 0.01 * (end - start)
 
-    return max(range(len(starts)), key=context)
+    first = bisect_right(ends, piece)  # windows that end before it cannot hold it, nor those that begin after it
+    return max(range(first, bisect_right(starts, piece)), key=context)
 
 
 def _pieces_of(target: Any, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, Source, csv_rows, find_sources, json_rows, parquet_rows
+from litebert.corpus.read import Bad, Source, csv_rows, find_sources, is_unicode, json_rows, parquet_rows
 from litebert.strict import neighbour
 
 Row = dict[str, Any]
@@ -22,9 +22,10 @@ def open_table(path: str | Path) -> Source:
     return source
 
 
-def read_rows(path: str | Path, header: tuple[str, ...] | None = None) -> Iterator[tuple[int, Row]]:
-    """Rows with their numbers as a reader of the file counts them. `header` names the columns of a file without one."""
-    source, bad = open_table(path), Bad(remedy="mend or remove it")
+def read_rows(path: str | Path, header: tuple[str, ...] | None = None, skip: bool = False) -> Iterator[tuple[int, Row]]:
+    """Rows with their numbers as a reader of the file counts them. `header` names the columns of a file without one;
+    `skip` passes over rows that are broken."""
+    source, bad = open_table(path), Bad(skip, "mend or remove it")
     match source.kind:
         case "csv":
             yield from _csv(source, bad, header)
@@ -63,4 +64,6 @@ def text_of(row: Row, names: tuple[str, ...], where: str) -> str:
         raise UserError(f"{where}: {names[0]!r} holds {type(value).__name__}, not text")
     if not value.strip():
         raise UserError(f"{where}: the text in {names[0]!r} is empty")
+    if not is_unicode(value):
+        raise UserError(f"{where}: half a surrogate pair stands there, which is no character; mend or remove it")
     return value

@@ -130,7 +130,7 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
     network = network.to(device, torch.promote_types(precision, torch.float32))
     network.encoder.embeddings.compute = precision
     tutor = Tutor(network, lesson.taught.task, weights).to(device)
-    scale = partial(layer_scale, network.config, network, recipe.tune.layer_decay)
+    scale = partial(layer_scale, network, recipe.tune.layer_decay)
     optimizer = build_optimizer(network, recipe.optimizer, scale)
     if last is not None:
         restore(optimizer, network, moments, state["optimizer_steps"])
@@ -145,7 +145,10 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
 
 def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any]:
     tune, tutor, steps = seat.recipe.tune, seat.tutor, seat.steps
-    work = partial(one_step, model=tutor, optimizer=seat.optimizer, loss=partial(loss_of, tutor), clip=_clip(seat))
+    clip = seat.recipe.optimizer.clip
+    work = partial(one_step, model=tutor, optimizer=seat.optimizer, loss=partial(loss_of, tutor), clip=clip)
+    if over(seat, progress):  # a run that was stopped between its last step and its model
+        return finish(seat, progress)
     clock, sums = time.perf_counter(), torch.zeros(4, dtype=torch.float64, device=seat.device)
     tutor.train()
     with closing(updates(seat, progress.step)) as feed:
@@ -164,13 +167,14 @@ def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any
                 clock += time.perf_counter() - paused
             if asked and step < steps:
                 raise Stopped(step, asked[-1])
-            if step == steps or (tune.patience and progress.waited >= tune.patience):
+            if over(seat, progress):
                 break
     return finish(seat, progress)
 
 
-def _clip(seat: Seat) -> float:
-    return seat.recipe.optimizer.clip
+def over(seat: Seat, progress: Progress) -> bool:
+    patience = seat.recipe.tune.patience
+    return progress.step >= seat.steps or bool(patience and progress.waited >= patience)
 
 
 def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
@@ -253,7 +257,8 @@ def save(seat: Seat, progress: Progress) -> None:
     now = trainee(seat).snapshot()
     state = {"step": progress.step, "progress": asdict(progress), "optimizer_steps": now.steps}
     model = (now.config, now.heads, now.weights)
-    seat.run.save(progress.step, model, seat.lesson.tokenizer, now.moments, state, seat.recipe.tune.keep)
+    taught = seat.lesson.taught
+    seat.run.save(progress.step, model, seat.lesson.tokenizer, now.moments, state, seat.recipe.tune.keep, taught)
 
 
 def finish(seat: Seat, progress: Progress) -> dict[str, Any]:

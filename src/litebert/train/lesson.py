@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from litebert.config import HeadConfig, ModelConfig, Reading, UserError
+from litebert.config import HeadConfig, Reading, UserError
 from litebert.infer.batch import head_of
 from litebert.infer.model import Model
 from litebert.model.heads import Network, sentence_shape
@@ -37,9 +37,10 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
         raise UserError(f"{recipe.model} has no tokenizer, so it cannot read texts")
     task = task_of(config)
     taught = suited(task, recipe.reading, model.config.positions)
-    train, dev, said = read_files(config, task, recipe.tune.seed)
-    if not train:
-        raise UserError("there is nothing to learn from: the training file holds no example")
+    train, dev, said = read_files(config, task)
+    for part, files in (("learn from", train), ("score on", dev)):
+        if not files:
+            raise UserError(f"there is nothing to {part}: the {'training' if files is train else 'dev'} file is empty")
     notes += [f"task: {task.describe()}", said]
     lacking = missing_classes(task, dev)
     if lacking:
@@ -52,24 +53,31 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
 def task_of(config: TaskConfig) -> Task:
     """The benchmark that is named, or what the training file is for."""
     if config.name:
-        if config.train or config.texts or config.label:
-            raise UserError(f"task {config.name!r} has its own files and columns; say --task or --train, not both")
+        if config.train or config.dev or config.texts or config.label or config.kind != "auto":
+            mine = "--train, --dev, --text, --label and --kind are for a file of your own"
+            raise UserError(
+                f"task {config.name!r} has its own files and columns; {mine}: say one or the other, not both"
+            )
         if not config.data:
             raise UserError(f"say where the files of {config.name} are: --data FOLDER")
         return benchmark(config.name)
     if not config.train:
         raise UserError("say what to learn: --task NAME --data FOLDER, or --train FILE")
+    if config.data:
+        raise UserError(f"--data {config.data} is for a benchmark; of your own give --train and --dev")
     return infer_task(config.train, config.texts, config.label, None if config.kind == "auto" else config.kind)
 
 
-def read_files(config: TaskConfig, task: Task, seed: int) -> tuple[list[Example], list[Example], str]:
-    """Examples to learn from, those to score, and a line that says where they come from."""
+def read_files(config: TaskConfig, task: Task) -> tuple[list[Example], list[Example], str]:
+    """What to learn from and what to score on. What is held out depends on its own seed: runs that differ by theirs are
+    scored on the same examples."""
     if task.name:
         both = [list(read_split(task, config.data, split)) for split in ("train", "dev")]
         return both[0], both[1], f"files of {task.name} in {config.data}"
     examples = list(read_own(config.train, task))
     if config.dev:
         return examples, list(read_own(config.dev, task)), f"scored on {config.dev}"
+    seed = config.split_seed
     train, dev = hold_out(examples, task, config.held_out, seed)
     return train, dev, f"no dev file: {len(dev):,} of {len(examples):,} examples are held out and scored (seed {seed})"
 
@@ -106,23 +114,29 @@ def pupil(model: Model, task: Task, tune: TuneConfig) -> tuple[Network, tuple[st
     lacking = network.encoder.load_state_dict(state, strict=False)
     assert not lacking.unexpected_keys
     assert all(name.startswith("pooler.") for name in lacking.missing_keys)
-    notes.append(_take_head(model, network, head))
+    notes.append(_take_head(model, network, head, task))
     freeze(network, tune.freeze)
     return network, tuple(notes)
 
 
-def _take_head(model: Model, network: Network, head: HeadConfig) -> str:
-    """Keep a head that answers the same question; say what becomes of others."""
-    same = [replace(other, dropout=head.dropout) == head for other in model.network.head_configs]
-    if any(same):
+def _take_head(model: Model, network: Network, head: HeadConfig, task: Task) -> str:
+    """Keep the head of a model that was taught the same task; say what becomes of others."""
+    before = model.taught.task if model.taught else None
+    tells = (head.kind, head.labels, head.several)
+    same = any((other.kind, other.labels, other.several) == tells for other in model.network.head_configs)
+    if same and before is not None and _question(before) == _question(task):
         network.heads[head.kind].load_state_dict(model.heads[head.kind].state_dict())
-        return f"its {head.kind} head tells the same labels apart and is kept"
-    said = {
-        other.kind: f" ({len(other.labels)} labels)" if other.labels else "" for other in model.network.head_configs
-    }
-    others = [kind + labels for kind, labels in said.items()]
+        return f"its {head.kind} head was taught the same task and is kept"
+    others = [
+        f"{other.kind} ({len(other.labels)} labels)" if other.labels else other.kind
+        for other in model.network.head_configs
+    ]
     gone = f" in the place of {', '.join(others)}" if others else ""
     return f"a fresh {head.kind} head{gone}"
+
+
+def _question(task: Task) -> tuple[Any, ...]:
+    return task.name, task.kind, task.texts, task.label
 
 
 def freeze(network: Network, lowest: int) -> None:
@@ -141,7 +155,7 @@ def freeze(network: Network, lowest: int) -> None:
         (trunk.attention if which == "a" else trunk.ffn)[index].requires_grad_(False)
 
 
-def layer_scale(config: ModelConfig, network: Network, decay: float, name: str) -> float:
+def layer_scale(network: Network, decay: float, name: str) -> float:
     """What a weight's rate is multiplied by: once for each layer that stands above it. A weight that several layers
     share counts as the highest of them."""
     plan, parts = network.encoder.trunk.plan, name.split(".")

@@ -58,7 +58,7 @@ def probe(
             f"a probe reads one vector a text, which answers {', '.join(SENTENCE)}, and this is a task of kind "
             f"{task.kind!r}; teach it by: litebert finetune"
         )
-    train, dev, said = read_files(config, task, seed)
+    train, dev, said = read_files(replace(config, split_seed=seed), task)
     for side, examples in (("train", train), ("dev", dev)):
         if not examples:
             raise UserError(f"nothing to probe with: the {side} file holds no example")

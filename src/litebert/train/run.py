@@ -187,6 +187,7 @@ class Run:
         optimizer: dict[str, Tensor],
         state: Mapping[str, Any],
         keep: int,
+        taught: Taught | None = None,
     ) -> Path:
         """A checkpoint appears whole, in one moment; only then do the oldest go."""
         final = self.folder / "checkpoints" / f"step-{step:08d}"
@@ -196,6 +197,8 @@ class Run:
             partial.mkdir(parents=True)
             save_state(*model, partial)
             tokenizer.save(partial)
+            if taught is not None:
+                write_taught(partial, taught)
             save_file(optimizer, partial / "optimizer.safetensors")
             replace_file(partial / "state.json", json.dumps(state, indent=1).encode())
             for file in partial.iterdir():
