@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +159,10 @@ def _their_model(name: str, task: Task) -> Any:
 
 
 def _arguments(recipe: TuneRecipe, folder: str, device: torch.device) -> Any:
-    tune = recipe.tune
-    return _transformers().TrainingArguments(
+    tune, kind = recipe.tune, _transformers().TrainingArguments
+    newer = "train_sampling_strategy" in {each.name for each in fields(kind)}  # the older name is `group_by_length`
+    grouped: dict[str, Any] = {"train_sampling_strategy": "group_by_length"} if newer else {"group_by_length": True}
+    return kind(
         output_dir=folder,
         num_train_epochs=tune.epochs,
         max_steps=tune.steps or -1,
@@ -171,13 +173,13 @@ def _arguments(recipe: TuneRecipe, folder: str, device: torch.device) -> Any:
         bf16=device.type == "cuda",
         use_cpu=device.type == "cpu",
         optim="adamw_torch_fused" if device.type == "cuda" else "adamw_torch",
-        train_sampling_strategy="group_by_length",
         save_strategy="no",
         logging_strategy="no",
         report_to=[],
         disable_tqdm=True,
         seed=tune.seed,
         dataloader_num_workers=0,
+        **grouped,
     )
 
 

@@ -1,5 +1,6 @@
 """`litebert finetune`."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +35,8 @@ def finetune(
 
     if to is None:
         raise UserError("say where the run shall live: --to DIRECTORY")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("fine-tuning runs on one device; start it without torchrun")
     said = {"name": task, "data": data, "train": train, "dev": dev, "texts": text, "label": label, "kind": kind}
     chosen = None
     if model is not None:
