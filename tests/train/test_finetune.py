@@ -208,6 +208,7 @@ def test_seeds_report_median_best_and_spread_and_the_best_model_is_kept(toy, tmp
     values = [line["scores"][0]["value"] for line in lines]
     assert found["scores"]["accuracy"]["median"] == sorted(values)[1]
     assert found["scores"]["accuracy"]["best"] == max(values)
+    assert json.loads((tmp_path / "runs" / "seeds.json").read_text()) == found
     assert found["scores"]["accuracy"]["spread"] == pytest.approx(np.std(values, ddof=1))
     best, kept = (
         load_file(tmp_path / "runs" / name / "model.safetensors")
@@ -269,6 +270,37 @@ def test_a_run_killed_between_its_last_step_and_its_model_ends_when_resumed(toy,
     steps = [finetune(None, tmp_path / name, True, "cpu", quiet)["step"] for name in ("a", "b")]
     assert steps[0] == 30
     assert steps[1] < 30
+
+
+def test_a_run_goes_on_from_another_folder(toy, tmp_path, monkeypatch):
+    from litebert.train import finetune as module
+
+    write_rows(tmp_path / "a.csv", classes(60))
+    monkeypatch.chdir(tmp_path)
+    real = module.finish
+
+    def breaks(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "finish", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        teach(toy, tmp_path / "run", "a.csv", tune=replace(QUICK, steps=4), texts=("review",), label=("stars",))
+    monkeypatch.setattr(module, "finish", real)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert finetune(None, tmp_path / "run", True, "cpu", quiet)["step"] == 4
+
+
+def test_out_of_memory_is_one_line(toy, tmp_path, monkeypatch):
+    from litebert.train import finetune as module
+
+    def breaks(*_, **__):
+        raise RuntimeError("CUDA out of memory. Tried to allocate")
+
+    monkeypatch.setattr(module, "one_step", breaks)
+    file = write_rows(tmp_path / "a.csv", classes(60))
+    with pytest.raises(UserError, match=r"out of memory; set tune\.micro_batch lower"):
+        teach(toy, tmp_path / "run", file, texts=("review",), label=("stars",))
 
 
 def test_seeds_are_scored_on_the_same_examples(toy, tmp_path):

@@ -3,6 +3,7 @@
 The directory is that of any run: killed at any moment, it goes on from its last checkpoint bit for bit.
 """
 
+import json
 import statistics
 import time
 from collections.abc import Generator, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch.nn.attention import sdpa_kernel
 
+from litebert.files import replace_file
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import Asked, listen
@@ -29,7 +31,7 @@ from litebert.tasks.taught import Taught, read_taught
 from litebert.train.lesson import Lesson, class_weights, layer_scale, pupil, read_lesson
 from litebert.train.objective import PRECISIONS
 from litebert.train.optim import Lamb, build_optimizer
-from litebert.train.pretrain import KERNELS, Say, Stopped, signals
+from litebert.train.pretrain import KERNELS, NO_MEMORY, Say, Stopped, signals
 from litebert.train.processes import Processes, pick_device
 from litebert.train.run import MODEL, Run, differences, read_checkpoint
 from litebert.train.schedule import rate_at, stages
@@ -93,11 +95,28 @@ def finetune(recipe: TuneRecipe | None, folder: Path, resume: bool, device: str,
         with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
             seat, progress = take_seat(recipe, run, pick_device(device), say)
             return teach(seat, progress, asked)
+    except RuntimeError as problem:
+        if not any(sign in str(problem) for sign in NO_MEMORY):
+            raise
+        advice = "set tune.micro_batch lower (examples at once) and go on with --resume"
+        raise UserError(f"out of memory; {advice}; {run.intact()}") from None
     finally:
         run.abandon()
 
 
+def _anywhere(recipe: TuneRecipe) -> TuneRecipe:
+    """The same with whole paths, so that the run can go on from any folder."""
+
+    def whole(path: str) -> str:
+        return str(Path(path).resolve()) if path and Path(path).exists() else path
+
+    task = recipe.task
+    task = replace(task, data=whole(task.data), train=whole(task.train), dev=whole(task.dev))
+    return replace(recipe, model=whole(recipe.model), task=task)
+
+
 def _agree(recipe: TuneRecipe | None, run: Run, resume: bool) -> TuneRecipe:
+    recipe = None if recipe is None else _anywhere(recipe)
     if not run.begun():
         if recipe is None:
             raise UserError(f"there is no run in {run.folder} to resume; say which model to teach, and what")
@@ -166,6 +185,8 @@ def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any
                 save(seat, progress)
                 clock += time.perf_counter() - paused
             if asked and step < steps:
+                if not tune.keep:
+                    raise UserError(f"stopped at step {step}; tune.keep = 0, so there is nothing to go on from")
                 raise Stopped(step, asked[-1])
             if over(seat, progress):
                 break
@@ -301,6 +322,6 @@ def finetune_seeds(recipe: TuneRecipe, folder: Path, seeds: int, resume: bool, d
         for at, (name, values) in enumerate(table.items())
     }
     load(folder / f"seed-{lines[best]['seed']}" / MODEL).save(folder / MODEL)
-    return {"kind": "seeds", "seeds": [line["seed"] for line in lines], "best_seed": lines[best]["seed"]} | {
-        "scores": summary
-    }
+    ran = {"kind": "seeds", "seeds": [line["seed"] for line in lines], "best_seed": lines[best]["seed"]}
+    replace_file(folder / "seeds.json", (json.dumps(ran | {"scores": summary}, indent=1) + "\n").encode())
+    return ran | {"scores": summary}

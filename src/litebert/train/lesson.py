@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from litebert.config import HeadConfig, Reading, UserError
-from litebert.infer.batch import head_of
+from litebert.config import HeadConfig, UserError
+from litebert.infer.batch import SENTENCE, head_of
 from litebert.infer.model import Model
 from litebert.model.heads import Network, sentence_shape
 from litebert.model.weights import build
@@ -46,7 +46,7 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     if lacking:
         notes.append(f"nothing to score of {', '.join(map(repr, lacking[:5]))}: the scores say nothing of it")
     made = list(units(model.tokenizer, task, train, taught.reading))
-    notes += [*_cuts(made, taught.reading, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
+    notes += [*_cuts(made, taught, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
     return Lesson(taught, model.tokenizer, made, dev, tuple(notes))
 
 
@@ -82,7 +82,8 @@ def read_files(config: TaskConfig, task: Task) -> tuple[list[Example], list[Exam
     return train, dev, f"no dev file: {len(dev):,} of {len(examples):,} examples are held out and scored (seed {seed})"
 
 
-def _cuts(made: Sequence[Unit], reading: Reading, examples: int) -> list[str]:
+def _cuts(made: Sequence[Unit], taught: Taught, examples: int) -> list[str]:
+    reading, windows = taught.reading, taught.task.kind in (*SENTENCE, "tag")
     longer = {unit.example for unit in made if unit.lost}
     found = []
     if longer:
@@ -90,10 +91,11 @@ def _cuts(made: Sequence[Unit], reading: Reading, examples: int) -> list[str]:
         whole = lost + sum(unit.pieces for unit in made)
         found.append(
             f"{len(longer):,} of {examples:,} texts are longer than {reading.length} pieces and were cut "
-            f"({100 * lost / whole:.1f} % of all pieces); reading.long = 'windows' reads them whole"
+            f"({100 * lost / whole:.1f} % of all pieces)"
+            + ("; reading.long = 'windows' reads them whole" if windows and reading.long == "cut" else "")
         )
-    several = sum(len(unit.ids) > 1 for unit in made)
-    if reading.long == "windows" and several:
+    several = sum(len(unit.ids) > 1 for unit in made) if taught.task.kind in SENTENCE else 0
+    if several:
         found.append(f"{several:,} of {examples:,} texts are longer than {reading.length} pieces: read in windows")
     return found
 
