@@ -285,6 +285,35 @@ def finetune(
     print_table(f"{found['device']}, torch {found['torch']}, median of {seeds} seeds", columns, rows)
 
 
+@app.command()
+def squad2(
+    model: Annotated[str, typer.Argument(help="A model that was taught SQuAD 1.1.")],
+    data: Annotated[Path, typer.Option(help="SQuAD 2.0's dev file: its articles are split in three.")],
+    to: Annotated[Path, typer.Option("--to", help="A folder for the parts and the run.")],
+    epochs: Annotated[float, typer.Option(help="Over the first part.")] = 3.0,
+    rate: Annotated[float, typer.Option(help="The learning rate.")] = 5e-5,
+    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Questions that may have no answer: F1 with and without the threshold, on articles that nothing has seen."""
+    from litebert.bench.squad2 import bench_squad2
+    from litebert.cli.train import Lines
+    from litebert.recipe import TuneConfig
+
+    tune = TuneConfig(epochs=epochs, rate=rate)
+    found = bench_squad2(model, data, to, tune, seed=seed, device=device, say=Lines(quiet=False))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [row["way"], *(f"{100 * row[name]['value']:.2f} ± {100 * row[name]['error']:.2f}" for name in ("f1", "em"))]
+        for row in found["rows"]
+    ]
+    articles, questions = (", ".join(map(str, found[name])) for name in ("articles", "questions"))
+    print_table(f"articles {articles}; questions {questions}", ["", "F1", "exact match"], rows)
+
+
 def tell(line: str) -> None:
     """Progress of what takes minutes, terminal or not."""
     typer.echo(line, err=True)
