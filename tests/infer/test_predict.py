@@ -255,6 +255,16 @@ def test_a_question_is_read_in_windows_and_answered_from_any_of_them(answerer):
         assert all(text in example.texts[1] for text in said.texts)
 
 
+def test_answers_are_no_longer_than_they_may_be(answerer):
+    model = asked(load(answerer))
+    example = Example(key="", texts=("who wrote it ?", "the book was in a film by ann"))
+    longest = {}
+    for most in (1, 3):
+        brief = replace(model, reading=replace(model.reading, answer_length=most))
+        longest[most] = max(len(text.split()) for text in next(listen([brief], [example]))[1].texts)
+    assert longest == {1: 1, 3: 3}
+
+
 class TestAsking:
     """The same answers from Python."""
 

@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError
 from litebert.infer.model import Model, load
+from litebert.infer.predict import ask
 from litebert.model.weights import build
 from litebert.report import evaluation
 from litebert.report.cases import around, as_case
-from litebert.report.evaluation import ask, calibrate, confusion, evaluate, label_scores, probability, worst
+from litebert.report.evaluation import calibrate, confusion, evaluate, label_scores, probability, worst
 from litebert.report.page import write_report
 from litebert.tasks.answers import Answers, decide
 from litebert.tasks.example import Answer, Example, Task

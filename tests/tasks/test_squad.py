@@ -95,7 +95,7 @@ def test_types_specials_and_where_an_answer_may_be(tokenizer):
     ids = window.input_ids
     assert (ids[0], ids[-1]) == (made.cls_id, made.sep_id)
     assert ids[window.first - 1] == made.sep_id
-    assert window.token_type_ids == [0] * window.first + [1] * (len(ids) - window.first)
+    assert window.token_type_ids.tolist() == [0] * window.first + [1] * (len(ids) - window.first)
     assert [at for at, yes in enumerate(window.allowed) if yes] == [0, *range(window.first, len(ids) - 1)]
 
 

@@ -354,6 +354,26 @@ def test_layer_decay_lowers_the_rate_layer_by_layer(toy):
     assert [layer_scale(network, 0.5, name) for name in names] == [1.0, 1.0, 0.5, 0.25, 0.125]
 
 
+def test_switches_change_what_is_learned(toy, tmp_path):
+    rows = [row for row in classes(120) if row["stars"] == "good" or row["review"].startswith("the film")]
+    file = write_rows(tmp_path / "a.csv", rows)
+    columns = {"texts": ("review",), "label": ("stars",)}
+    short = replace(QUICK, steps=4, dropout=0.0)
+
+    def learned(name, tune=short, **task):
+        teach(toy, tmp_path / name, file, tune=tune, **columns, **task)
+        return load_file(tmp_path / name / "model" / "model.safetensors")
+
+    plain = learned("plain")
+    changes = {"layer_decay": 0.5, "schedule": "constant", "warmup": 3.0, "dropout": 0.3, "head_dropout": 0.5,
+               "rate": 1e-3, "batch": 4, "seed": 1, "freeze": 1, "precision": "bf16"}  # fmt: skip
+    for name, value in changes.items():
+        other = learned(name, replace(short, **{name: value}))
+        assert any(not torch.equal(plain[key], other[key]) for key in plain), name
+    weighted = learned("weights", class_weights="balanced")
+    assert any(not torch.equal(plain[key], weighted[key]) for key in plain)
+
+
 def test_class_weights_let_rare_classes_count(toy, tmp_path):
     rows = [row for row in classes(400) if row["stars"] == "good"][:90] + [
         row for row in classes(400) if row["stars"] == "bad"

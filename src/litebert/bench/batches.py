@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from litebert.bench.peer import transformers
 from litebert.bench.timing import interleaved
-from litebert.config import ExampleConfig, UserError
+from litebert.config import ExampleConfig
 from litebert.corpus.batches import START, Stream, batches, take
 from litebert.corpus.examples import Batch, Examples
 from litebert.text.tokenizer import Tokenizer
@@ -71,15 +72,12 @@ def bench_batches(
 
 def _collator(folder: Path, batch: Batch, examples: Examples) -> tuple[Callable[[], Any], int, str]:
     """The peer's work, how many pieces it takes at a time, and its version."""
-    try:
-        import transformers
-    except ImportError:
-        raise UserError("the peer is not installed; install it with: pip install 'litebert[bench]'") from None
+    library = transformers()
     import torch
 
     torch.set_num_threads(1)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "tokenizer")
-    collator = transformers.DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True, return_tensors="pt")
+    tokenizer = library.AutoTokenizer.from_pretrained(folder / "tokenizer")
+    collator = library.DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True, return_tensors="pt")
     ours = Tokenizer.load(folder / "tokenizer")
     ids = batch.input_ids.copy()
     ids.ravel()[batch.positions] = batch.labels
@@ -98,4 +96,4 @@ def _collator(folder: Path, batch: Batch, examples: Examples) -> tuple[Callable[
         )
     whole = [row for row in rows if len(row["input_ids"]) == ids.shape[1]]  # it cannot pad offsets, so full ones only
     repeated = (whole * len(rows))[: len(rows)]
-    return lambda: collator(repeated), len(repeated) * ids.shape[1], str(transformers.__version__)
+    return lambda: collator(repeated), len(repeated) * ids.shape[1], str(library.__version__)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.nn.attention import sdpa_kernel
 
+from litebert.bench.peer import transformers, wait
 from litebert.config import Reading, UserError
 from litebert.infer.model import load
 from litebert.infer.predict import asked, listen
@@ -32,6 +33,7 @@ from litebert.train.run import Run
 from litebert.train.steps import one_step, take_steps
 from litebert.train.tutor import loss_of
 
+NEEDS = "accelerate"  # which the Trainer runs on
 SETTINGS = {"squad": (2.0, 384)}  # epochs, length; other tasks: 3 epochs, 128
 
 
@@ -46,7 +48,7 @@ def bench_finetune(
     device: str = "auto",
     say: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
-    _transformers()
+    transformers(NEEDS)
     here = pick_device(device)
     rows = []
     for name in tasks:
@@ -72,7 +74,7 @@ def bench_finetune(
         say(f"{name}: {rows[-1]}")
     name = torch.cuda.get_device_name() if here.type == "cuda" else "cpu"
     head = {"bench": "finetune", "model": model, "device": name, "torch": torch.__version__}
-    return head | {"transformers": _transformers().__version__, "seeds": seeds, "rate": rate, "rows": rows}
+    return head | {"transformers": transformers(NEEDS).__version__, "seeds": seeds, "rate": rate, "rows": rows}
 
 
 def _row(name: str, found: dict[str, list[dict[str, Any]]], count: int) -> dict[str, Any]:
@@ -94,13 +96,13 @@ def _ours(
         run = Run(Path(folder) / "run")
         try:
             seat, _ = take_seat(recipe, run, device, lambda _: None)
-            _wait(device)
+            wait(device)
             begun = time.perf_counter()
             lesson = seat.lesson
             made = list(units(lesson.tokenizer, task, train, lesson.taught.reading))
             seat = replace(seat, lesson=replace(lesson, train=made))
             _train(seat)
-            _wait(device)
+            wait(device)
             seconds = time.perf_counter() - begun
             _, figures = score(seat)
         finally:
@@ -124,22 +126,22 @@ def _train(seat: Seat) -> None:
 def _theirs(
     recipe: TuneRecipe, task: Task, train: Sequence[Example], dev: Sequence[Example], device: torch.device
 ) -> dict[str, Any]:
-    transformers = _transformers()
-    transformers.logging.set_verbosity_error()
-    transformers.set_seed(recipe.tune.seed)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(recipe.model)
+    library = transformers(NEEDS)
+    library.logging.set_verbosity_error()
+    library.set_seed(recipe.tune.seed)
+    tokenizer = library.AutoTokenizer.from_pretrained(recipe.model)
     with tempfile.TemporaryDirectory() as folder:
         model, ours = _their_model(recipe.model, task), load(recipe.model).tokenizer
         begun = time.perf_counter()
         rows = _their_rows(recipe, task, train, ours if task.kind == "answer" else tokenizer)
-        trainer = transformers.Trainer(
+        trainer = library.Trainer(
             model=model,
             args=_arguments(recipe, folder, device),
             train_dataset=rows,
-            data_collator=transformers.DataCollatorWithPadding(tokenizer),
+            data_collator=library.DataCollatorWithPadding(tokenizer),
         )
         trainer.train()
-        _wait(device)
+        wait(device)
         seconds = time.perf_counter() - begun
         if task.kind == "answer":
             guesses = _their_answers(recipe, task, model, tokenizer, dev, device, Path(folder))
@@ -151,15 +153,15 @@ def _theirs(
 
 
 def _their_model(name: str, task: Task) -> Any:
-    transformers = _transformers()
+    library = transformers(NEEDS)
     if task.kind == "answer":
-        return transformers.AutoModelForQuestionAnswering.from_pretrained(name)
+        return library.AutoModelForQuestionAnswering.from_pretrained(name)
     outputs = 1 if task.kind == "regress" else len(task.labels)
-    return transformers.AutoModelForSequenceClassification.from_pretrained(name, num_labels=outputs)
+    return library.AutoModelForSequenceClassification.from_pretrained(name, num_labels=outputs)
 
 
 def _arguments(recipe: TuneRecipe, folder: str, device: torch.device) -> Any:
-    tune, kind = recipe.tune, _transformers().TrainingArguments
+    tune, kind = recipe.tune, transformers(NEEDS).TrainingArguments
     newer = "train_sampling_strategy" in {each.name for each in fields(kind)}  # the older name is `group_by_length`
     grouped: dict[str, Any] = {"train_sampling_strategy": "group_by_length"} if newer else {"group_by_length": True}
     return kind(
@@ -223,17 +225,3 @@ def _their_answers(
     taught = replace(load(to / "peer"), taught=suited(task, recipe.reading, recipe.reading.length))
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     return [decide(task, said) for _, said, _ in listen([asked(taught, device, precision)], dev)]
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _transformers() -> Any:
-    try:
-        import accelerate  # noqa: F401  the Trainer needs it
-        import transformers
-    except ImportError:
-        raise UserError("the peer is not installed; install it with: pip install 'litebert[bench]'") from None
-    return transformers

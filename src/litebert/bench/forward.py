@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from litebert.bench.peer import transformers
 from litebert.bench.timing import interleaved, machine
 from litebert.config import UserError, preset
 from litebert.model.cost import flops_per_piece
@@ -70,16 +71,13 @@ def bench_forward(
 
 
 def _peer(network: Any) -> tuple[Callable[[Tensor, Tensor | None], Tensor], str]:
-    try:
-        import transformers
-    except ImportError:
-        raise UserError("the peer is not installed; install it with: pip install 'litebert[bench]'") from None
-    transformers.utils.logging.disable_progress_bar()
+    library = transformers()
+    library.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         export_network(network, Path(folder))
-        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
+        model = library.AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
     model.pooler = None  # neither side pools
-    return lambda ids, mask: model(input_ids=ids, attention_mask=mask).last_hidden_state, transformers.__version__
+    return lambda ids, mask: model(input_ids=ids, attention_mask=mask).last_hidden_state, library.__version__
 
 
 def _sides(theirs: Work, ours: Work) -> dict[str, Work]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import sdpa_kernel
 
+from litebert.bench.peer import transformers, wait
 from litebert.config import ModelConfig, UserError, preset
 from litebert.corpus.batches import START, Stream, batches
 from litebert.corpus.shards import read_manifest
@@ -88,7 +89,7 @@ def bench_pretrain(
             runner.close()
         sides.clear()
         _clear(here)
-    version = _transformers().__version__ if peer else None
+    version = transformers().__version__ if peer else None
     name = torch.cuda.get_device_name() if here.type == "cuda" else "cpu"
     found_all = {"bench": "pretrain", "device": name, "torch": torch.__version__, "transformers": version}
     return found_all | {"length": length, "flops": FORMULA, "rows": rows, "kernels": kernels}
@@ -147,11 +148,11 @@ class Peer:
     def __init__(
         self, config: ModelConfig, shards: str, length: int, batch: int, compiled: bool, device: torch.device
     ) -> None:
-        transformers = _transformers()
+        library = transformers()
         config = replace(config, vocab_size=len(Tokenizer.load(f"{shards}/tokenizer")))
         settings = publish_config(config)
-        theirs = transformers.AlbertConfig(**settings, attn_implementation="sdpa")
-        self.model = transformers.AlbertForPreTraining(theirs).to(device).train()
+        theirs = library.AlbertConfig(**settings, attn_implementation="sdpa")
+        self.model = library.AlbertForPreTraining(theirs).to(device).train()
         self.call = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
         self.device, self.config = device, config
@@ -259,10 +260,10 @@ def _sides(
 
 
 def _rate(runner: Runner, device: torch.device, steps: int) -> tuple[float, float]:
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     pieces, flops = runner(steps)
-    _wait(device)
+    wait(device)
     seconds = time.perf_counter() - start
     return pieces / seconds, flops / seconds
 
@@ -292,7 +293,7 @@ def _profile(runner: Any, device: torch.device, steps: int = 3) -> list[dict[str
     with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as seen:
         begun = time.perf_counter()
         runner(steps)
-        _wait(device)
+        wait(device)
         passed = time.perf_counter() - begun
     events = [(each.self_device_time_total if cuda else each.self_cpu_time_total, each) for each in seen.key_averages()]
     whole = sum(spent for spent, _ in events) or 1.0
@@ -301,20 +302,7 @@ def _profile(runner: Any, device: torch.device, steps: int = 3) -> list[dict[str
     return [busy] + [{"kernel": each.key, "share": spent / whole, "calls": each.count / steps} for spent, each in best]
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def _clear(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise UserError("the peer is not installed; install it with: pip install 'litebert[bench]'") from None
-    return transformers

@@ -33,8 +33,9 @@ def evaluate(
     if data is None:
         raise UserError("say what to score on: --data FILE, or --task NAME --data FOLDER")
     from litebert.infer.model import load
-    from litebert.report.evaluation import ask, read_examples
+    from litebert.infer.predict import ask
     from litebert.report.evaluation import evaluate as run
+    from litebert.report.evaluation import read_examples
     from litebert.report.page import PAGE, as_table, check_folder, write_report
     from litebert.train.processes import pick_device
 

@@ -1,5 +1,6 @@
 """`litebert predict`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,16 +22,16 @@ def predict(
 ) -> None:
     """Answer every row of a file. Killed, the same command goes on where it stopped."""
     from litebert.infer.model import load
-    from litebert.infer.predict import asked
-    from litebert.infer.stream import columns, format_of, predict_file
+    from litebert.infer.predict import ask
+    from litebert.infer.stream import format_of, predict_file
     from litebert.tasks.read import read_unlabelled
     from litebert.train.processes import pick_device
 
     chosen = format_of(to, form)
     here = pick_device(device)
     names = [model, *(also or [])]
-    models = [asked(load(name), here) for name in names]
-    task = columns(models[0].task, text or [])
+    models = ask(names, [load(name) for name in names], here)
+    task = replace(models[0].task, texts=tuple(text or models[0].task.texts))
     size = file.stat().st_size if file.is_file() else 0
     signature = {"models": names, "file": str(file), "bytes": size, "format": chosen, "texts": list(task.texts)}
     found = predict_file(

@@ -32,7 +32,8 @@ from litebert.infer.predict import PIECES
 from litebert.model.heads import Network
 from litebert.model.packing import first_piece
 from litebert.tasks.example import Example, Task
-from litebert.tasks.features import Frame, units
+from litebert.tasks.features import units
+from litebert.tasks.frame import Frame
 from litebert.tasks.own import read_texts
 from litebert.text.tokenizer import Tokenizer
 

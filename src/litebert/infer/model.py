@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
-from litebert.files import first_line
 from litebert.infer import ask
 from litebert.infer.ask import Told
 from litebert.infer.embed import Pool, Vectors, embed, embedder
@@ -20,6 +19,7 @@ from litebert.infer.fill import Guess, fill
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
 from litebert.model.weights import CHECKPOINTS, OURS, load_network, save_network
+from litebert.tasks.hub import fetch
 from litebert.tasks.taught import FILE as TASK
 from litebert.tasks.taught import Taught, read_taught, write_taught
 from litebert.text.tokenizer import BESIDE, FILES, Tokenizer
@@ -119,13 +119,5 @@ def find(name: str | Path) -> Path:
         raise UserError(f"{text} is a preset, a shape without weights; give the folder or hub name of a trained model")
     if not _HUB_NAME.fullmatch(text):
         raise UserError(f"no folder {text}")
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError
-    except ImportError:
-        raise UserError(f"no folder {text}; to fetch it from the hub: pip install 'litebert[hub]'") from None
     wanted = [OURS, TASK, "config.json", *CHECKPOINTS, "model-*.safetensors", "pytorch_model-*.bin", *FILES, *BESIDE]
-    try:
-        return Path(snapshot_download(text, allow_patterns=wanted))
-    except (OSError, ValueError, HfHubHTTPError) as problem:
-        raise UserError(f"no folder {text}, and the hub did not give it: {first_line(problem)}") from None
+    return fetch(text, wanted)

@@ -48,6 +48,18 @@ def asked(model: "Model", device: torch.device | str = "cpu", precision: torch.d
     return Asked(network, model.tokenizer, model.taught.task, model.taught.reading, torch.device(device))
 
 
+def ask(names: Sequence[str], loaded: Sequence["Model"], device: torch.device | str = "cpu") -> list[Asked]:
+    """Several models ready to answer together; one that cannot is named."""
+    found = []
+    for name, model in zip(names, loaded, strict=True):
+        try:
+            found.append(asked(model, device))
+        except UserError as problem:
+            raise UserError(f"{name}: {problem}") from None
+    check_ensemble(found)
+    return found
+
+
 def listen(models: Sequence[Asked], examples: Iterable[Example]) -> Iterator[tuple[Example, Said, int]]:
     """Each example, what the models say of it on average, and how many of its pieces they did not see."""
     check_ensemble(models)

@@ -11,7 +11,6 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -89,7 +88,7 @@ def _check(task: Task, form: Format, to: Path) -> None:
     if form == "squad" and task.kind != "answer":
         raise UserError(f"SQuAD's format is for answers, and the model was taught {task.kind}; use .csv or .jsonl")
     if form == "glue" and task.kind not in ("classify", "regress"):
-        raise UserError(f"GLUE's format is for classes and numbers, and the model was taught {task.kind}")
+        raise UserError(f"GLUE's format is for classes and numbers, not {task.kind}; use .csv or .jsonl")
 
 
 def _lock(file: IO[bytes], to: Path) -> None:
@@ -165,8 +164,3 @@ def as_json(task: Task, example: Example, said: Said) -> dict[str, Any]:
         row["tokens"] = list(example.texts)
         row["probabilities"] = [round(float(share), 6) for share in said.max(-1)]
     return row
-
-
-def columns(task: Task, texts: Sequence[str]) -> Task:
-    """The task with other columns to read, where the user says so."""
-    return replace(task, texts=tuple(texts)) if texts else task

@@ -1,12 +1,12 @@
 """One example, what is right and what was said -> a `Case` as people read it; and what two sides have in common."""
 
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.metrics import entities
+from litebert.tasks.targets import in_spans
 
 LONG = 400  # characters of a text that are shown
 
@@ -72,18 +72,13 @@ def in_words(task: Task, example: Example, target: Any) -> str:
 def marks(task: Task, target: Any) -> set[Mark]:
     """What a target marks: a label for the whole, or for some of the words."""
     if task.kind == "tag":
-        return entities(target) if _in_spans(task.labels) else {(n, n + 1, tag) for n, tag in enumerate(target)}
+        return entities(target) if in_spans(task.labels) else {(n, n + 1, tag) for n, tag in enumerate(target)}
     return {(0, 0, label) for label in ([target] if isinstance(target, str) else target)}
 
 
 def kind_of(task: Task, label: str) -> str:
     """Of the entity that a tag is a part of; other labels stand for themselves."""
-    return label[2:] if task.kind == "tag" and label != "O" and _in_spans(task.labels) else label
-
-
-def _in_spans(labels: Sequence[str]) -> bool:
-    """Whether tags say where an entity begins; others, as parts of speech, stand for a word each."""
-    return all(label == "O" or label[1:2] == "-" for label in labels)
+    return label[2:] if task.kind == "tag" and label != "O" and in_spans(task.labels) else label
 
 
 def overlap(gold: AbstractSet[Mark], said: AbstractSet[Mark]) -> float:

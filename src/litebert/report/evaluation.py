@@ -12,8 +12,7 @@ from typing import Any
 
 from litebert.config import UserError
 from litebert.corpus.read import is_unicode
-from litebert.infer.model import Model
-from litebert.infer.predict import Asked, asked, check_ensemble, listen
+from litebert.infer.predict import Asked, check_ensemble, listen
 from litebert.report.cases import Case, Mark, as_case, kind_of, marks, overlap
 from litebert.tasks.answers import Answers, Said, best_threshold, decide, probability, scores, texts
 from litebert.tasks.example import Example, Target, Task
@@ -89,18 +88,6 @@ class Evaluation:
     points: tuple[tuple[float, float], ...] = ()  # regress: what is right, what was said
     worst: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def ask(names: Sequence[str], loaded: Sequence[Model], device: Any = "cpu") -> list[Asked]:
-    """The models ready to answer; one that cannot is named."""
-    found = []
-    for name, model in zip(names, loaded, strict=True):
-        try:
-            found.append(asked(model, device))
-        except UserError as problem:
-            raise UserError(f"{name}: {problem}") from None
-    check_ensemble(found)
-    return found
 
 
 def read_examples(

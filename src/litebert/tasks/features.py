@@ -10,18 +10,16 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.config import Reading, UserError
+from litebert.corpus.pack import IGNORED
 from litebert.tasks.example import Example, Task
+from litebert.tasks.frame import Frame, Ids
 from litebert.tasks.squad import Pieces, Window, read_pieces, windows
 from litebert.tasks.taught import suited
 from litebert.text.tokenizer import Tokenizer, fitted
 
-IGNORED = -100  # the label of a piece that is not asked for
 AT_ONCE = 1024  # examples that are read together
-
-Ids = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -71,31 +69,11 @@ def _sentences(
         yield Unit(first + number, [ids for ids, _ in made], [types for _, types in made], target, away)
 
 
-class Frame:
-    """The specials around one text or two."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.cls, self.sep = ([] if (index := tokenizer.roles[role]) is None else [index] for role in ("cls", "sep"))
-        self.between = self.sep * (2 if tokenizer.double_separator else 1)
-        self.second = 0 if tokenizer.double_separator else 1
-
-    def specials(self, texts: int) -> int:
-        return len(self.cls) + len(self.sep) + (len(self.between) if texts == 2 else 0)
-
-    def join(self, parts: Sequence[Ids]) -> tuple[Ids, Ids]:
-        rows: list[Any] = [self.cls, parts[0]]
-        for part in parts[1:]:
-            rows += [self.between, part]
-        ids = np.concatenate([np.asarray(row, dtype=np.int32) for row in (*rows, self.sep)])
-        types = np.zeros_like(ids)
-        if len(parts) == 2:
-            types[len(self.cls) + len(parts[0]) + len(self.between) :] = self.second
-        return ids, types
-
-
 def cut(parts: Sequence[Ids], room: int) -> list[Ids]:
     if room < len(parts):
-        raise UserError(f"a length of {room + 2} leaves no room for text between the special pieces")
+        raise UserError(
+            f"a length of {room + 2} leaves no room for text between the special pieces; set reading.length higher"
+        )
     return [part[:size] for part, size in zip(parts, fitted([*map(len, parts)], room), strict=True)]
 
 
@@ -181,10 +159,9 @@ def _answers(
             passages[passage] = read_pieces(tokenizer, passage)
         sizes = (reading.length, reading.stride, reading.question_length)
         for window in windows(tokenizer, example, *sizes, (questions[number].tolist(), passages[passage])):
-            ids, types = (np.array(row, dtype=np.int32) for row in (window.input_ids, window.token_type_ids))
             places = None if example.target is None else (max(0, window.start), max(0, window.end))
             lost = max(0, len(questions[number]) - reading.question_length)
-            yield Unit(first + number, [ids], [types], places, lost, window=window)
+            yield Unit(first + number, [window.input_ids], [window.token_type_ids], places, lost, window=window)
 
 
 def _choices(

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from litebert.config import UserError
-from litebert.files import first_line
 from litebert.strict import neighbour
 from litebert.tasks.example import Example, Task
 from litebert.tasks.glue import GLUE, SPLITS, read_file, read_glue
+from litebert.tasks.hub import fetch
 from litebert.tasks.own import guess_columns, read_own
 from litebert.tasks.race import read_race
 from litebert.tasks.squad import read_squad
@@ -25,6 +25,7 @@ TASKS: dict[str, Task] = {
     "race-middle": Task(name="race-middle", kind="choice"),
     "race-high": Task(name="race-high", kind="choice"),
 }
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 SQUAD_FILES = {"squad": "v1.1", "squad2": "v2.0"}
 
 
@@ -35,11 +36,13 @@ def benchmark(name: str) -> Task:
 
 
 def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
-    """The examples of a benchmark's split (train, dev, test), or of a file of its own kind. A folder that is not there
-    may be the name of a data set on the hub."""
+    """The examples of a benchmark's split (train, dev, test). A folder that is not there may be the name of a data set
+    on the hub: `nyu-mll/glue`, `rajpurkar/squad`, `ehovy/race`."""
     path = Path(folder)
-    if not path.exists() and task.name:
-        path = fetch(str(folder))
+    if not path.exists():
+        if not HUB_NAME.fullmatch(str(folder)):
+            raise UserError(f"no folder {folder}; give the one that holds the files of {task.name} by --data")
+        path = fetch(str(folder), ["*.parquet"], "dataset")
     if task.name in SQUAD_FILES:
         parts = hub_parts(path, split)
         if parts:
@@ -50,10 +53,8 @@ def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
             yield from read_squad(path if path.is_file() else _squad_file(path, split, SQUAD_FILES[task.name]))
     elif task.name.startswith("race"):
         yield from read_race(path, split, task.name.partition("-")[2] or "both")
-    elif task.name:
-        yield from read_glue(task.name, path, split)
     else:
-        yield from read_own(path, task)
+        yield from read_glue(task.name, path, split)
 
 
 def read_unlabelled(task: Task, path: str | Path, split: str = "test") -> Iterator[Example]:
@@ -95,21 +96,6 @@ def hub_parts(folder: Path, split: str) -> list[Path]:
     """The Parquet files of a split as the hub lays them out, in the folder or in one inside it."""
     stem = {"dev": "validation"}.get(split, split)
     return sorted(folder.glob(f"{stem}-*-of-*.parquet")) or sorted(folder.glob(f"*/{stem}-*-of-*.parquet"))
-
-
-def fetch(name: str) -> Path:
-    """A data set by its name on the hub (`nyu-mll/glue`, `rajpurkar/squad`, `ehovy/race`): the folder it lies in."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name):
-        raise UserError(f"no folder {name}")
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError
-    except ImportError:
-        raise UserError(f"no folder {name}; to fetch it from the hub: pip install 'litebert[hub]'") from None
-    try:
-        return Path(snapshot_download(name, repo_type="dataset", allow_patterns=["*.parquet"]))
-    except (OSError, ValueError, HfHubHTTPError) as problem:
-        raise UserError(f"no folder {name}, and the hub did not give it: {first_line(problem)}") from None
 
 
 def _squad_file(folder: Path, split: str, version: str) -> Path:

@@ -16,6 +16,7 @@ from litebert.config import UserError
 from litebert.corpus.read import open_bytes
 from litebert.files import first_line
 from litebert.tasks.example import Answer, Example
+from litebert.tasks.frame import Frame, Ids
 from litebert.text.tokenizer import Tokenizer
 
 NO_ANSWER = -1  # the place of an answer that is not in a window
@@ -46,8 +47,8 @@ def _question(question: dict[str, Any], passage: str, path: str) -> Example:
 class Window:
     """A question and a part of its passage, as the model takes them."""
 
-    input_ids: list[int]
-    token_type_ids: list[int]
+    input_ids: Ids
+    token_type_ids: Ids
     first: int  # where the passage's pieces begin
     offsets: list[tuple[int, int]]  # of those pieces, in the passage's text
     spoken: list[bool]  # whether this window is the one that speaks for the piece
@@ -81,28 +82,30 @@ def windows(
     question, passage = example.texts
     whole, pieces = known or (tokenizer.ids([question])[0].tolist(), read_pieces(tokenizer, passage))
     ids = list(whole[:question_length])
-    cls, sep = ([] if (index := tokenizer.roles[role]) is None else [index] for role in ("cls", "sep"))
-    head = [*cls, *ids, *sep * (2 if tokenizer.double_separator else 1)]
-    room = length - len(head) - len(sep)
+    frame = Frame(tokenizer)
+    first, room = frame.second_at(ids), length - frame.specials(2) - len(ids)
     if room < 1:
-        raise UserError(f"{example.where}: a question of {len(ids)} pieces leaves no room for its passage in {length}")
+        raise UserError(
+            f"{example.where}: a question of {len(ids)} pieces leaves no room for its passage in {length}; "
+            "set reading.question_length lower"
+        )
     starts = [0]
     while starts[-1] + room < len(pieces):
         starts.append(starts[-1] + min(stride, room))
     ends = [min(start + room, len(pieces)) for start in starts]
     answer = _pieces_of(example.target, [span for _, span in pieces])
-    second = 0 if tokenizer.double_separator else 1
     found = []
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
         part = pieces[start:end]
         places = (NO_ANSWER, NO_ANSWER)
         if answer is not None and start <= answer[0] and answer[1] < end:
-            places = (answer[0] - start + len(head), answer[1] - start + len(head))
+            places = (answer[0] - start + first, answer[1] - start + first)
+        row, types = frame.join([ids, [index for index, _ in part]])
         found.append(
             Window(
-                input_ids=[*head, *(index for index, _ in part), *sep],
-                token_type_ids=[0] * len(head) + [second] * (len(part) + len(sep)),
-                first=len(head),
+                input_ids=row,
+                token_type_ids=types,
+                first=first,
                 offsets=[span for _, span in part],
                 spoken=[len(starts) == 1 or _speaker(at, starts, ends) == number for at in range(start, end)],
                 start=places[0],

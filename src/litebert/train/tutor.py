@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from litebert.corpus.pack import IGNORED
 from litebert.infer.batch import Batch, beam_training, span_scores, states_of, unit_scores
 from litebert.model.heads import Network
 from litebert.tasks.example import Task
-from litebert.tasks.features import IGNORED, Unit
+from litebert.tasks.features import Unit
 
 
 @dataclass(frozen=True)
