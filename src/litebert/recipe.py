@@ -27,15 +27,12 @@ class DataConfig:
     short_rate: float = 0.1
     anywhere: float = 0.0
     twins: bool = False
-    pair_weight: float = 1.0  # of the pair's loss beside the masked one
     static_copies: int = 0
     mask: MaskConfig = field(default_factory=MaskConfig)
 
     def __post_init__(self) -> None:
         check_types(self)
         self.examples(512)
-        if self.pair_weight < 0:
-            raise UserError(f"pair_weight = {self.pair_weight} must not be below 0")
 
     def examples(self, length: int) -> ExampleConfig:
         return ExampleConfig(
@@ -60,6 +57,7 @@ class Phase:
     rate: float = 0.00176  # the learning rate at its peak
     share: float = 1.0  # of the steps, among the shares of all phases
     warmup: float = 0.0  # steps at its start over which the rate rises; below 1: a share of the phase's steps
+    pair_weight: float = 1.0  # of the pair's loss beside the masked one
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -69,8 +67,9 @@ class Phase:
         for name in ("rate", "share"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name} = {getattr(self, name)} must be above 0")
-        if self.warmup < 0:
-            raise UserError(f"warmup = {self.warmup} must not be below 0")
+        for name in ("warmup", "pair_weight"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +199,7 @@ class TuneConfig:
     patience: int = 0  # looks in a row without a better score, after which it stops; 0: never
     micro_batch: int = 0  # examples at once; 0: the whole batch
     precision: Literal["auto", "bf16", "fp32", "fp64"] = "auto"
+    capture: Literal["auto", "off"] = "auto"  # auto: steps on a GPU are recorded and replayed whole
     log_every: int = 50
     keep: int = 1  # checkpoints to go on from; 0: none is written
 

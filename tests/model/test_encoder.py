@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from litebert.config import HeadConfig, UserError
+from litebert.model import layers
 from litebert.model.encoder import Encoder, attention_maps
 from litebert.model.packing import Boundaries, pack, unpack
 from litebert.model.weights import build
@@ -13,7 +14,9 @@ FAMILIES = ("albert", "bert", "roberta", "distilbert")
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("causal", [False, True])
-def test_unpadded_equals_padded_with_its_gradients(family, causal, small, ragged):
+@pytest.mark.parametrize("attention", ["ragged_attention", "widened_attention"])
+def test_unpadded_equals_padded_with_its_gradients(family, causal, attention, small, ragged, monkeypatch):
+    monkeypatch.setattr(layers, "ragged_attention", getattr(layers, attention))
     ids, mask = ragged
     network = build(small(family, causal=causal), [HeadConfig(kind="tag", labels=("a", "b"))], seed=2)
     row, boundaries = pack(ids, mask)

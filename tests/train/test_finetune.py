@@ -2,12 +2,17 @@
 
 import csv
 import json
+import os
+import signal
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 from typer.testing import CliRunner
 
 from litebert.cli import app
@@ -15,6 +20,7 @@ from litebert.config import HeadConfig, Reading, UserError
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import asked, listen
+from litebert.model import layers
 from litebert.model.weights import build
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe, changed, read_recipe, recipe_names
 from litebert.strict import parse
@@ -23,7 +29,8 @@ from litebert.tasks.features import units
 from litebert.tasks.own import infer_task, read_own
 from litebert.train.finetune import finetune, finetune_seeds
 from litebert.train.lesson import layer_scale, pupil, read_lesson
-from litebert.train.tutor import Tutor, weight_of
+from litebert.train.pretrain import Stopped
+from litebert.train.tutor import Part, Tutor, weight_of
 from tests.toys import KINDS, choices, classes, questions, several, tags, toy_model, write_rows
 
 QUICK = TuneConfig(epochs=6, batch=8, rate=3e-3, log_every=20, head_dropout=0.0)
@@ -121,9 +128,10 @@ def padded_loss(tutor, batch):
     pads = torch.zeros(len(batch.unit), batch.width, dtype=torch.long)
     lengths = batch.boundaries.offsets.diff()[: batch.rows]
     mask = torch.arange(batch.width) < lengths[:, None]
-    real = (row[: batch.pieces] for row in (batch.input_ids, batch.token_type_ids))
+    pieces = int(mask.sum())
+    real = (row[:pieces] for row in (batch.input_ids, batch.token_type_ids))
     ids, types = (pads.masked_scatter(mask, row) for row in real)
-    filled = len(batch.input_ids) - batch.pieces
+    filled = len(batch.input_ids) - pieces
 
     def forward(*_, **__):
         states = type(encoder).forward(encoder, ids, mask.long(), types)[mask]
@@ -154,8 +162,8 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, monkey
     looks = []
     real = module.look
 
-    def breaks(seat, progress):
-        real(seat, progress)
+    def breaks(seat, progress, asked):
+        real(seat, progress, asked)
         looks.append(progress.step)
         if len(looks) == 2:
             raise KeyboardInterrupt
@@ -172,6 +180,116 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, monkey
     assert again["scores"] == finetune(None, tmp_path / "whole", True, "cpu", quiet)["scores"]
 
 
+@pytest.mark.parametrize("moment", [1, 4])  # between two epochs; after the last step
+def test_a_run_that_is_asked_to_stop_while_it_scores_owes_that_score(toy, tmp_path, monkeypatch, moment):
+    file = write_rows(tmp_path / "a.csv", classes(120))
+    tune, columns = replace(QUICK, epochs=4), {"texts": ("review",), "label": ("stars",)}
+    teach(toy, tmp_path / "whole", file, tune=tune, **columns)
+    from litebert.train import finetune as module
+
+    real, looks, told = module.listen, [], []
+
+    def asks_to_stop(models, examples):
+        looks.append(len(looks) + 1)
+        for number, each in enumerate(real(models, examples)):
+            if looks[-1] == moment and number == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield each
+
+    monkeypatch.setattr(module, "listen", asks_to_stop)
+    with pytest.raises(Stopped):
+        teach(toy, tmp_path / "cut", file, tune=tune, say=told.append, **columns)
+    assert sum(line["kind"] == "dev" for line in told) == moment - 1  # the last was not scored to its end
+    finetune(None, tmp_path / "cut", True, "cpu", quiet)
+    assert looks[-1] == 5  # the owed one again, and those that followed
+    one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "cut")]
+    dev = [[(x["step"], x["scores"]) for x in map(json.loads, part) if x["kind"] == "dev"] for part in lines]
+    assert dev[0] == dev[1]
+    assert len(dev[0]) == 4
+
+
+class NothingWaits(TorchDispatchMode):
+    """Fails where a GPU would have to be waited for: a recording cannot hold such a thing."""
+
+    WAITS = ("_local_scalar_dense", "nonzero", "bincount", "masked_select", "unique", "_unique2", "equal")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in self.WAITS, func
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "windows", "unanswerable"])
+def test_batches_of_few_shapes_can_be_replayed(toy, tmp_path, monkeypatch, kind):
+    """What a recorded step does: one batch's tensors copied over those of another of its shape give the loss and the
+    gradient of the first, without waiting for anything on the way; and both are those of the batch as it was."""
+    reading = Reading()
+    if kind in KINDS:
+        rows, ending, options, _ = KINDS[kind]
+    elif kind == "windows":
+        rows, ending, options, reading = (
+            classes,
+            ".csv",
+            KINDS["classify"][2],
+            Reading(length=10, long="windows", stride=4),
+        )
+    else:
+        rows, ending, options = partial(questions, unanswerable=0.4), ".jsonl", ()
+    file = write_rows(tmp_path / f"a{ending}", rows(160, 3))
+    task = infer_task(file, options[1:2], options[3:4])
+    model = load(toy)
+    config = TaskConfig(train=str(file), texts=task.texts, label=task.label)
+    lesson = read_lesson(TuneRecipe(model=str(toy), task=config, reading=reading), model)
+    network, _ = pupil(model, lesson.taught.task, replace(QUICK, dropout=0.0))
+    tutor = Tutor(network, lesson.taught.task).train()
+    some = [lesson.train[first : first + 8] for first in range(0, 96, 8)]
+    plain = [to_batch(units, task, torch.device("cpu")) for units in some]
+    wanted = [gradients(tutor, batch) for batch in plain]
+    monkeypatch.setattr(layers, "ragged_attention", layers.widened_attention)  # as a GPU does it with dropout
+    even = [Part(to_batch(units, task, torch.device("cpu"), few=True), torch.tensor(1.0)) for units in some]
+    assert len({part.shape for part in even}) <= len(even) / 2
+    static = {part.shape: deepcopy(part) for part in even}
+    for part, (loss, wants) in zip(even, wanted, strict=True):
+        mine = static[part.shape]
+        for ours, theirs in zip(mine.tensors(), part.tensors(), strict=True):
+            assert ours.shape == theirs.shape
+            ours.copy_(theirs)
+        with NothingWaits():
+            found, gradient = gradients(tutor, mine.batch)
+        torch.testing.assert_close(found, loss, rtol=1e-5, atol=1e-5)
+        for name, each in wants.items():
+            torch.testing.assert_close(gradient[name], each, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are recorded on a GPU")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_recorded_steps_teach_what_others_do_on_a_gpu(toy, tmp_path, kind, precision):
+    """The same losses without dropout; with it other ones, and the same again from the same seed."""
+    rows, ending, options, _ = KINDS[kind]
+    file = write_rows(tmp_path / f"a{ending}", rows(160, 3))
+    runs = {"plain": ("off", 0.0), "recorded": ("auto", 0.0), "dropped": ("auto", 0.3), "again": ("auto", 0.3)}
+    losses = {}
+    for name, (capture, dropout) in runs.items():
+        tune = replace(QUICK, steps=60, dropout=dropout, capture=capture, precision=precision, log_every=1, rate=1e-4)
+        task = TaskConfig(train=str(file), texts=options[1:2], label=options[3:4])
+        finetune(TuneRecipe(model=str(toy), task=task, tune=tune), tmp_path / name, False, "cuda", quiet)
+        lines = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+        losses[name] = np.array([line["loss"] for line in lines if line["kind"] == "tune"])
+    bound = 1e-4 if precision == "fp32" else 0.02
+    assert np.allclose(losses["plain"], losses["recorded"], rtol=bound, atol=bound)
+    assert np.allclose(losses["dropped"], losses["again"], rtol=bound, atol=bound)
+    assert np.abs(losses["dropped"] - losses["recorded"]).min() > 0
+
+
+def gradients(tutor, batch):
+    tutor.zero_grad()
+    loss = tutor(batch)
+    loss.backward()
+    return loss.detach(), {name: each.grad.clone() for name, each in tutor.named_parameters() if each.grad is not None}
+
+
 def test_the_best_checkpoint_is_kept_and_patience_ends_the_run(toy, tmp_path, monkeypatch):
     from litebert.train import finetune as module
 
@@ -179,8 +297,8 @@ def test_the_best_checkpoint_is_kept_and_patience_ends_the_run(toy, tmp_path, mo
     kept = {}
     real = module.score
 
-    def scripted(seat):
-        taught, found = real(seat)
+    def scripted(seat, asked):
+        taught, found = real(seat, asked)
         value = next(values)
         kept[value] = {name: each.clone() for name, each in seat.tutor.network.state_dict().items()}
         return taught, [{**found[0], "value": value}]

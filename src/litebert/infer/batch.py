@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from litebert.corpus.pack import IGNORED
 from litebert.model.heads import Beam, Network, widened
 from litebert.model.packing import Boundaries, to_device
 from litebert.tasks.example import Kind, Task
 from litebert.tasks.features import Unit
 
 SENTENCE: tuple[Kind, ...] = ("classify", "several", "regress")
+WIDTH = 32  # widths of batches that are to be of few shapes are multiples of it
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class Batch:
     boundaries: Boundaries  # of the sequences, then of what fills up
     unit: Tensor  # (N,) which unit a sequence belongs to
     option: Tensor  # (N,) its number in that unit
-    cells: Tensor  # (P,) where a piece stands in a padded (N, S)
+    cells: Tensor  # (T,) where a piece stands in a padded (N, S); what fills up: in one cell more
     allowed: Tensor | None  # (N, S) answer: where it may start or end
-    target: Tensor | None  # classify, choice (B,); several (B, C); regress (B,); tag (P,); answer (N, 2)
+    target: Tensor | None  # classify, choice (B,); several (B, C); regress (B,); tag (T,); answer (N, 2)
     units: int
     options: int  # sequences of the unit that has the most
 
@@ -38,18 +40,27 @@ class Batch:
         return len(self.unit)
 
     @property
-    def pieces(self) -> int:
-        return len(self.cells)
-
-    @property
     def width(self) -> int:
         return self.boundaries.longest
 
     def wide(self, values: Tensor, fill: float) -> Tensor:
         """Values of the pieces (T, …) as a padded batch (N, S, …)."""
-        shape = (self.rows * self.width, *values.shape[1:])
-        padded = values.new_full(shape, fill).index_copy(0, self.cells, values[: self.pieces])
-        return padded.view(self.rows, self.width, *values.shape[1:])
+        cells = self.rows * self.width
+        padded = values.new_full((cells + 1, *values.shape[1:]), fill).index_copy(0, self.cells, values)
+        return padded[:cells].view(self.rows, self.width, *values.shape[1:])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Batches of one shape are the same work."""
+        rows = self.boundaries
+        sizes = len(self.input_ids), len(rows.offsets), len(rows.tail), rows.longest
+        return (*sizes, self.rows, self.units, self.options)
+
+    def tensors(self) -> list[Tensor]:
+        """All that differs between two batches of one shape."""
+        rows = self.boundaries
+        parts = (self.input_ids, self.token_type_ids, rows.offsets, rows.tail, rows.places, self.unit, self.option)
+        return [part for part in (*parts, self.cells, self.allowed, self.target) if part is not None]
 
 
 def filling(pieces: int, longest: int, rows: int) -> list[int]:
@@ -67,8 +78,9 @@ def filling(pieces: int, longest: int, rows: int) -> list[int]:
     return [0] * (-(rows + len(sizes)) % 16) + sizes
 
 
-def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
-    """The longest sequences come first: attention treats those that are full as one dense batch."""
+def to_batch(units: Sequence[Unit], task: Task, device: torch.device, few: bool = False) -> Batch:
+    """The longest sequences come first: attention treats those that are full as one dense batch. `few`: it does not,
+    and widths are round, so that many batches have one shape."""
     rows = [(number, option) for number, unit in enumerate(units) for option in range(len(unit.ids))]
     sizes = np.array([len(units[number].ids[option]) for number, option in rows])
     order = np.argsort(-sizes, kind="stable")
@@ -77,6 +89,7 @@ def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
         np.concatenate([getattr(units[number], name)[option] for number, option in rows]) for name in ("ids", "types")
     )
     widest = int(sizes.max())
+    widest += -widest % WIDTH if few else 0
     cells = np.repeat(np.arange(len(rows)) * widest - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(ids))
     allowed = None
     if task.kind == "answer":
@@ -89,15 +102,16 @@ def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
 
     more = filling(len(ids), widest, len(rows))
     ids, types = (np.append(row, np.zeros(sum(more), dtype=row.dtype)).astype(np.int64) for row in (ids, types))
+    cells = np.append(cells, np.full(sum(more), len(rows) * widest))
 
     def here(array: np.ndarray) -> Tensor:
         return to_device(torch.from_numpy(np.ascontiguousarray(array)), device)
 
-    target = _targets(units, rows, task)
+    target = _targets(units, rows, task, sum(more))
     return Batch(
         here(ids),
         here(types),
-        Boundaries.of([*sizes.tolist(), *more], device, empty=True),
+        Boundaries.of([*sizes.tolist(), *more], device, widest, full=0 if few else None, empty=True),
         here(np.array([number for number, _ in rows])),
         here(np.array([option for _, option in rows])),
         here(cells),
@@ -108,11 +122,11 @@ def to_batch(units: Sequence[Unit], task: Task, device: torch.device) -> Batch:
     )
 
 
-def _targets(units: Sequence[Unit], rows: Sequence[tuple[int, int]], task: Task) -> np.ndarray | None:
+def _targets(units: Sequence[Unit], rows: Sequence[tuple[int, int]], task: Task, more: int) -> np.ndarray | None:
     if any(unit.target is None for unit in units):
         return None
     if task.kind == "tag":
-        return np.concatenate([units[number].target for number, _ in rows])
+        return np.concatenate([*(units[number].target for number, _ in rows), np.full(more, IGNORED)])
     if task.kind == "answer":
         return np.array([units[number].target for number, _ in rows], dtype=np.int64)
     wanted = np.float32 if task.kind in ("several", "regress") else np.int64
@@ -150,7 +164,7 @@ def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> T
     """Logits of sentence heads (B, C), pooled over windows; of a choice (B, options); of tags (T, C)."""
     head = head_of(task)
     if task.kind == "tag":
-        return widened(network.heads[head](states))[: batch.pieces]
+        return widened(network.heads[head](states))
     logits = widened(network.heads[head](network.sentence(states, head, batch.boundaries)))[: batch.rows]  # (N, C)
     if task.kind == "choice":
         least = torch.finfo(logits.dtype).min
@@ -158,8 +172,9 @@ def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> T
         return table.index_put((batch.unit, batch.option), logits[:, 0])
     if batch.rows == batch.units:  # no windows: only back into the units' order
         return torch.zeros_like(logits).index_copy(0, batch.unit, logits)
-    sums = logits.new_zeros(batch.units, logits.shape[1]).index_add(0, batch.unit, logits)
-    return sums / torch.bincount(batch.unit, minlength=batch.units)[:, None]
+    both = torch.cat([logits, torch.ones_like(logits[:, :1])], 1)  # their sums, and how many they are
+    sums = logits.new_zeros(batch.units, both.shape[1]).index_add(0, batch.unit, both)
+    return sums[:, :-1] / sums[:, -1:]
 
 
 def span_scores(network: Network, states: Tensor, batch: Batch) -> Tensor:

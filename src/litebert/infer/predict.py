@@ -119,7 +119,8 @@ def _read(
         return found
     logits = unit_scores(network, states, batch, task)
     if task.kind == "tag":
-        parts = torch.split(logits.softmax(-1).double().cpu(), [len(some[unit].ids[0]) for unit in rows])
+        sizes = [len(some[unit].ids[0]) for unit in rows]
+        parts = torch.split(logits[: sum(sizes)].softmax(-1).double().cpu(), sizes)
         by_unit = dict(zip(rows, parts, strict=True))
         return [by_unit[unit].numpy() for unit in range(len(some))]
     if task.kind == "regress":

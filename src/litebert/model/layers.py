@@ -144,7 +144,7 @@ def packed_attention(qkv: Tensor, rows: Boundaries, dropout: float) -> Tensor:
 
 def ragged_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: float) -> Tensor:
     """The sequences of a row's tail, each at its own length; `places` are their pieces' positions."""
-    offsets, longest, count = rows.tail, rows.longest, qkv.shape[0]
+    offsets, longest = rows.tail, rows.longest
     if qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16) and not dropout:
         from torch.nn.attention.varlen import varlen_attn
 
@@ -153,14 +153,8 @@ def ragged_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: flo
         packed = varlen_attn(q, k, v, offsets, offsets, longest, longest, window_size=window)
         assert isinstance(packed, Tensor)
         return packed
-    if qkv.is_cuda:  # float32 or attention dropout, which the kernel above does not have: pad for attention alone
-        step, number = torch.arange(longest, device=qkv.device), torch.arange(count, device=qkv.device)
-        gather = (offsets[:-1, None] + step).clamp(max=count - 1)  # (N, longest)
-        mask = (step < offsets.diff()[:, None].clamp(min=1))[:, None, None, :]  # a row that sees nothing would be nan
-        if rows.causal:
-            mask = mask & causal_mask(longest, qkv.device)
-        seen = padded_attention(qkv[gather], mask, dropout).flatten(0, 1)
-        return seen[torch.searchsorted(offsets[1:].long(), number, right=True) * longest + places]
+    if qkv.is_cuda:  # float32 or attention dropout, which the kernel above does not have
+        return widened_attention(qkv, rows, places, dropout)
     alike = [(size, len(list(run))) for size, run in groupby(offsets.diff().tolist()) if size]
     parts = torch.split(qkv, [size * many for size, many in alike])  # neighbours of one length are one dense batch
     dense = [
@@ -168,6 +162,19 @@ def ragged_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: flo
         for part, (size, many) in zip(parts, alike, strict=True)
     ]
     return torch.cat(dense)
+
+
+def widened_attention(qkv: Tensor, rows: Boundaries, places: Tensor, dropout: float) -> Tensor:
+    """The same padded, for attention alone; nothing here waits for the device."""
+    offsets, longest, count = rows.tail, rows.longest, qkv.shape[0]
+    step, number = torch.arange(longest, device=qkv.device), torch.arange(count, device=qkv.device)
+    cells = torch.searchsorted(offsets[1:].long(), number, right=True) * longest + places
+    wide = qkv.new_zeros((offsets.shape[0] - 1) * longest, *qkv.shape[1:]).index_copy(0, cells, qkv)
+    mask = (step < offsets.diff()[:, None].clamp(min=1))[:, None, None, :]  # a row that sees nothing would be nan
+    if rows.causal:
+        mask = mask & causal_mask(longest, qkv.device)
+    seen = padded_attention(wide.view(-1, longest, *qkv.shape[1:]), mask, dropout)  # (N, longest, A, D)
+    return seen.flatten(0, 1).index_select(0, cells)
 
 
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:

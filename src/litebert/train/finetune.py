@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from litebert.strict import UserError
 from litebert.tasks.answers import Answers, best_threshold, decide, scores
 from litebert.tasks.features import Unit
 from litebert.tasks.taught import Taught, read_taught
+from litebert.train.capture import Replay
 from litebert.train.lesson import Lesson, class_weights, layer_scale, pupil, read_lesson
 from litebert.train.objective import PRECISIONS
 from litebert.train.optim import Lamb, build_optimizer
@@ -36,7 +38,7 @@ from litebert.train.processes import Processes, pick_device
 from litebert.train.run import MODEL, Run, differences, read_checkpoint
 from litebert.train.schedule import rate_at, stages
 from litebert.train.start import environment
-from litebert.train.steps import Update, one_step, take_steps
+from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.trainee import Trainee, resolve_precision, restore
 from litebert.train.tutor import Part, Tutor, loss_of, weight_of
 
@@ -81,6 +83,7 @@ class Progress:
     best: float | None = None  # by the task's first metric
     best_step: int = 0
     waited: int = 0  # looks since
+    owed: bool = False  # asked to stop while it was scored: that look is still to come
 
 
 def finetune(recipe: TuneRecipe | None, folder: Path, resume: bool, device: str, say: Say) -> dict[str, Any]:
@@ -164,8 +167,9 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
 
 def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any]:
     tune, tutor, steps = seat.recipe.tune, seat.tutor, seat.steps
-    clip = seat.recipe.optimizer.clip
-    work = partial(one_step, model=tutor, optimizer=seat.optimizer, loss=partial(loss_of, tutor), clip=clip)
+    work = work_of(seat)
+    if progress.owed:
+        pause(seat, progress, asked, look_too=True)
     if over(seat, progress):  # a run that was stopped between its last step and its model
         return finish(seat, progress)
     clock, sums = time.perf_counter(), torch.zeros(4, dtype=torch.float64, device=seat.device)
@@ -180,17 +184,37 @@ def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any
                 clock = _log(seat, step, made.update.rate, sums, clock)
             if step % seat.every == 0 or step == steps or asked:
                 paused = time.perf_counter()
-                if step % seat.every == 0 or step == steps:
-                    look(seat, progress)
-                save(seat, progress)
+                pause(seat, progress, asked, look_too=step % seat.every == 0 or step == steps)
                 clock += time.perf_counter() - paused
-            if asked and step < steps:
-                if not tune.keep:
-                    raise UserError(f"stopped at step {step}; tune.keep = 0, so there is nothing to go on from")
-                raise Stopped(step, asked[-1])
             if over(seat, progress):
                 break
     return finish(seat, progress)
+
+
+def pause(seat: Seat, progress: Progress, asked: Sequence[int], look_too: bool) -> None:
+    """Score where it is due, save, and leave where somebody asked for it."""
+    if look_too:
+        look(seat, progress, asked)
+    save(seat, progress)
+    if asked and (progress.owed or progress.step < seat.steps):
+        if not seat.recipe.tune.keep:
+            raise UserError(f"stopped at step {progress.step}; tune.keep = 0, so there is nothing to go on from")
+        raise Stopped(progress.step, asked[-1])
+
+
+def recorded(seat: Seat) -> bool:
+    """Whether steps are replayed: a small batch takes a GPU less time than the host needs to ask for it."""
+    return seat.device.type == "cuda" and seat.recipe.tune.capture == "auto"
+
+
+def work_of(seat: Seat) -> Work[Part]:
+    """What one step does."""
+    tutor, clip = seat.tutor, seat.recipe.optimizer.clip
+
+    def work(parts: list[Part]) -> Done:
+        return one_step(parts, tutor, seat.optimizer, partial(loss_of, tutor), clip)
+
+    return Replay(work) if recorded(seat) else work
 
 
 def over(seat: Seat, progress: Progress) -> bool:
@@ -211,7 +235,8 @@ def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
             some = [train[number] for number in order[first : first + tune.batch]]
             whole = sum(weight_of(unit, task, weights) for unit in some)
             share = to_device(torch.tensor(1 / max(whole, 1e-12)), seat.device)
-            parts = [Part(to_batch(each, task, seat.device), share) for each in _parts(some, tune.micro_batch)]
+            few = recorded(seat)
+            parts = [Part(to_batch(each, task, seat.device, few), share) for each in _parts(some, tune.micro_batch)]
             yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), tune.seed * 1_000_003 + step)
             step += 1
 
@@ -237,11 +262,16 @@ def _log(seat: Seat, step: int, rate: float, sums: torch.Tensor, clock: float) -
     return now
 
 
-def look(seat: Seat, progress: Progress) -> None:
-    """Score the dev set; a model that is better than any before it is kept."""
+def look(seat: Seat, progress: Progress, asked: Sequence[int] = ()) -> None:
+    """Score the dev set; a model that is better than any before it is kept. Whoever is asked to stop does not score to
+    the end: that is owed, and made good when the run goes on."""
     begun = time.perf_counter()
-    taught, found = score(seat)
+    scored = score(seat, asked)
     seat.tutor.train()
+    progress.owed = scored is None
+    if scored is None:
+        return
+    taught, found = scored
     value = found[0]["value"]
     better = progress.best is None or value > progress.best
     progress.waited = 0 if better else progress.waited + 1
@@ -255,11 +285,14 @@ def look(seat: Seat, progress: Progress) -> None:
     )
 
 
-def score(seat: Seat) -> tuple[Taught, list[dict[str, Any]]]:
-    """The dev set's scores; where questions may have no answer, with the threshold that suits it best."""
+def score(seat: Seat, asked: Sequence[int] = ()) -> tuple[Taught, list[dict[str, Any]]] | None:
+    """The dev set's scores; where questions may have no answer, with the threshold that suits it best. None: asked to
+    stop before the end."""
     taught, dev = seat.lesson.taught, seat.lesson.dev
     model = Asked(seat.tutor.network.eval(), seat.lesson.tokenizer, taught.task, taught.reading, seat.device)
-    said = [each for _, each, _ in listen([model], dev)]
+    said = list(takewhile(lambda _: not asked, (each for _, each, _ in listen([model], dev))))
+    if len(said) < len(dev):
+        return None
     task = taught.task
     if task.unanswerable:
         heard = [each for each in said if isinstance(each, Answers)]

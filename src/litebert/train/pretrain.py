@@ -205,7 +205,7 @@ def updates(
         for made, after in source:
             masked, stopping = processes.total(sum(part.masked for part in made), len(asked))
             stop = (asked[-1] if asked else int(signal.SIGTERM)) if stopping else 0
-            each = torch.tensor([1 / max(1, masked), data.pair_weight / phase.batch], dtype=torch.float64)
+            each = torch.tensor([1 / max(1, masked), phase.pair_weight / phase.batch], dtype=torch.float64)
             weights = to_device(each, processes.device)
             parts = [Part(to_micro(part, processes.device), weights) for part in made]
             seed = (run.seed * 1_000_003 + step) * ranks + rank

@@ -20,6 +20,13 @@ class Part:
     batch: Batch
     share: Tensor
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.batch.shape
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.batch.tensors(), self.share]
+
 
 class Tutor(nn.Module):
     """A network with the loss of its task on top."""
