@@ -17,7 +17,7 @@ from litebert.tasks.example import Kind, Task
 from litebert.tasks.features import Unit
 
 SENTENCE: tuple[Kind, ...] = ("classify", "several", "regress")
-WIDTH = 32  # widths of batches that are to be of few shapes are multiples of it
+FEW, WIDTH = 128, 32  # where batches are to be of few shapes, their pieces and widths are multiples of these
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Batch:
         return [part for part in (*parts, self.cells, self.allowed, self.target) if part is not None]
 
 
-def filling(pieces: int, longest: int, rows: int) -> list[int]:
-    """Sequences of nothing, and of padding, that bring a row up to one of a few sizes, at most a sixteenth larger: the
-    libraries make, and keep, a plan for every size they meet.
+def filling(pieces: int, longest: int, rows: int, least: int = 16) -> list[int]:
+    """Sequences of nothing, and of padding, that bring a row up to one of a few sizes, at most a sixteenth larger (or to
+    `least`): the libraries make, and keep, a plan for every size they meet.
 
     >>> filling(1000, 40, 31), filling(1024, 40, 32), filling(1000, 10, 31)
     ([24], [], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 10, 4])
     """
-    grain = max(16, 1 << max(0, pieces.bit_length() - 5))
+    grain = max(least, 1 << max(0, pieces.bit_length() - 5))
     more = -pieces % grain
     if not more and rows % 16:
         more = grain
@@ -100,7 +100,7 @@ def to_batch(units: Sequence[Unit], task: Task, device: torch.device, few: bool 
             allowed[row, 0] = True
             allowed[row, window.first : window.first + len(window.offsets)] = True
 
-    more = filling(len(ids), widest, len(rows))
+    more = filling(len(ids), widest, len(rows), FEW if few else 16)
     ids, types = (np.append(row, np.zeros(sum(more), dtype=row.dtype)).astype(np.int64) for row in (ids, types))
     cells = np.append(cells, np.full(sum(more), len(rows) * widest))
 
