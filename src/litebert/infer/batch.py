@@ -64,8 +64,8 @@ class Batch:
 
 
 def filling(pieces: int, longest: int, rows: int, least: int = 16) -> list[int]:
-    """Sequences of nothing, and of padding, that bring a row up to one of a few sizes, at most a sixteenth larger (or to
-    `least`): the libraries make, and keep, a plan for every size they meet.
+    """Sequences of nothing, and of padding, that bring a row up to one of a few sizes, at most a sixteenth larger, or
+    to the least: the libraries make, and keep, a plan for every size they meet.
 
     >>> filling(1000, 40, 31), filling(1024, 40, 32), filling(1000, 10, 31)
     ([24], [], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 10, 4])

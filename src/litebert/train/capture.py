@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert.train.steps import Done
 
-MOST = 32  # graphs
+MOST = 64  # graphs
 
 
 class Inputs(Protocol):
