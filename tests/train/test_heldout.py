@@ -1,14 +1,19 @@
 """The held-out protocol: figures by hand, the same for any split, and honest about small corpora."""
 
+import json
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from litebert.config import HeadConfig
+from litebert.cli import app
+from litebert.config import HeadConfig, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.pack import pack
+from litebert.infer.model import Model, load
 from litebert.model.weights import build
 from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
@@ -80,6 +85,39 @@ def test_a_small_corpus_is_not_counted_for_a_large_one(objective, shards):
     assert found[10**6]["examples"] == MOST_EPOCHS * once
     for name in ("masked_accuracy_error", "order_accuracy_error"):  # seen four times it is as uncertain as seen once
         assert found[4 * once][name] == pytest.approx(found[once][name], rel=0.25)
+
+
+def test_evaluate_gives_the_score_that_ended_the_run(train, shards):
+    folder, told = train()
+    final = next(line for line in told if line["kind"] == "final")["protocol"]
+    words = ["evaluate", str(folder), "--shards", str(shards), "--examples", "32"]
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert len(found) == 1
+    assert found[0]["objective"] == "sop"
+    for name, value in final.items():
+        assert found[0][name] == pytest.approx(value, rel=1e-5), name
+    table = CliRunner().invoke(app, words).output
+    assert f"{100 * final['order_accuracy']:.2f} ± {100 * final['order_accuracy_error']:.2f}" in table
+    words = CliRunner().invoke(app, [*words, "--objective", "mlm", "--json"])
+    assert "order_accuracy" not in json.loads(words.stdout)[0]
+
+
+def test_what_cannot_be_scored_on_text_is_one_line(train, shards, corpus, tmp_path):
+    folder, _ = train(data={"objective": "mlm"})
+    model = load(folder)
+    build_headless = Model(network=build(model.config, [], seed=0), tokenizer=model.tokenizer)
+    build_headless.save(tmp_path / "bare")
+    other = corpus("unigram", "de", 300, 0.1)
+    for words, sentence in (
+        ([tmp_path / "bare", "--shards", shards], "this model has no masked-LM head (its heads: none)"),
+        ([folder, "--shards", shards, "--objective", "sop"], "objective = 'sop' asks a pair head"),
+        ([folder, "--shards", shards, "--objective", "both"], "objective = 'both'; allowed: auto, sop, nsp, mlm"),
+        ([folder, "--shards", other], "tokenizer"),
+        ([folder, "--shards", shards, "--data", "x.csv"], "--shards are for a pre-trained model"),
+        ([folder, "--shards", tmp_path / "none"], "no shards"),
+    ):
+        with pytest.raises(UserError, match=re.escape(sentence)):
+            CliRunner().invoke(app, ["evaluate", *map(str, words)], catch_exceptions=False)
 
 
 def test_characters_of_pieces():

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from litebert.cli.show import Json, print_json, print_table, progress
 from litebert.config import UserError
+
+if TYPE_CHECKING:
+    from litebert.report.evaluation import Evaluation
 
 
 def evaluate(
@@ -26,10 +29,20 @@ def evaluate(
     tune_threshold: Annotated[
         bool, typer.Option("--tune-threshold", help="Choose on this data when no answer is given.")
     ] = False,
+    shards: Annotated[
+        list[Path] | None, typer.Option(help="Or the held-out documents of a corpus, for a pre-trained model.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, help="With --shards: how many of them.")] = 20_000,
+    objective: Annotated[str, typer.Option(help="With --shards: what the pair head tells: sop, nsp, mlm.")] = "auto",
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Score a fine-tuned model, or several as one, on labelled data."""
+    """Score a fine-tuned model, or several as one, on labelled data; or a pre-trained one on text."""
+    if shards:
+        if data is not None or task or split or text or label or to is not None or tune_threshold:
+            raise UserError("--shards are for a pre-trained model, the rest for a fine-tuned one: say one or the other")
+        held_out(models, shards, examples, objective, device, as_json)
+        return
     if data is None:
         raise UserError("say what to score on: --data FILE, or --task NAME --data FOLDER")
     from litebert.infer.model import load
@@ -44,27 +57,66 @@ def evaluate(
         check_folder(to)
     progress(f"loading {', '.join(models)}")
     asked = ask(models, [load(name) for name in models], where)
-    wanted, examples = read_examples(asked[0].task, data, task, split, text or (), label or ())
-    with counting(len(examples)) as say:
-        found = run(asked, examples, wanted, tune_threshold, say)
+    wanted, labelled = read_examples(asked[0].task, data, task, split, text or (), label or ())
+    with counting(len(labelled)) as say:
+        found = run(asked, labelled, wanted, tune_threshold, say)
     command = as_command(models, data, task, split, text or [], label or [], to, tune_threshold)
     if to is not None:
         write_report(to, found, models, str(data), command)
     if as_json:
         print_json(as_table(found, models, str(data), command) | ({"report": str(to)} if to is not None else {}))
         return
+    typer.echo(f"{' + '.join(models)} on {data}: {found.task.describe()}")
+    show(found)
+    if to is not None:
+        typer.echo(f"wrote {to / PAGE}")
+
+
+def show(found: "Evaluation") -> None:
     rows = [
         [each.name, f"{100 * each.value:.2f}", f"± {100 * each.error:.2f}", f"{each.count:,}"] for each in found.scores
     ]
     if found.calibration is not None:
         made = sum(each.count for each in found.calibration.bins)
         rows.append(["calibration error", f"{100 * found.calibration.error:.2f}", "", f"{made:,}"])
-    typer.echo(f"{' + '.join(models)} on {data}: {found.task.describe()}")
     print_table("", ["score × 100", "", "standard error", "examples"], rows)
     for note in found.notes:
         typer.echo(f"note: {note}")
-    if to is not None:
-        typer.echo(f"wrote {to / PAGE}")
+
+
+def held_out(models: list[str], shards: list[Path], examples: int, objective: str, device: str, as_json: bool) -> None:
+    """Each model on each corpus, by one protocol (train/heldout.py)."""
+    from litebert.infer.model import load
+    from litebert.train.heldout import score_model
+    from litebert.train.processes import pick_device
+
+    where, lines = pick_device(device), []
+    for name in models:
+        for folder in shards:
+            progress(f"{name} on {folder}")
+            with counting(examples) as say:
+                found = score_model(load(name), str(folder), objective, examples, where, say)
+            lines.append({"model": name, "shards": str(folder)} | found)
+    if as_json:
+        print_json(lines)
+        return
+    rows = []
+    for line in lines:
+        shares = [f"{name}_accuracy" for name in ("masked", "order", "next")]
+        told = [f"{100 * line[n]:.2f} ± {100 * line[f'{n}_error']:.2f}" if n in line else "" for n in shares]
+        told += [f"{line['perplexity']:.2f}", f"{line['bits_per_character']:.3f}"]
+        rows.append([line["model"], line["shards"], *told, f"{line['examples']:,}"])
+    columns = [
+        "model",
+        "held out of",
+        "masked (%)",
+        "order (%)",
+        "next (%)",
+        "perplexity",
+        "bits a character",
+        "examples",
+    ]
+    print_table("", columns, rows)
 
 
 @contextmanager

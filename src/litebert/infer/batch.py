@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litebert.corpus.pack import IGNORED
 from litebert.model.heads import Beam, Network, widened
 from litebert.model.packing import Boundaries, to_device
 from litebert.tasks.example import Kind, Task
-from litebert.tasks.features import Unit
+from litebert.tasks.features import IGNORED, Unit
 
 SENTENCE: tuple[Kind, ...] = ("classify", "several", "regress")
 FEW, WIDTH = 128, 32  # where batches are to be of few shapes, their pieces and widths are multiples of these

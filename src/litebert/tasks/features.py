@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from litebert.config import Reading, UserError
-from litebert.corpus.pack import IGNORED
+from litebert.corpus.pack import IGNORED as IGNORED
 from litebert.tasks.example import Example, Task
 from litebert.tasks.frame import Frame, Ids
 from litebert.tasks.squad import Pieces, Window, read_pieces, windows

@@ -5,6 +5,7 @@ boundaries, a fixed seed. With another tokenizer than the one you compare with, 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from torch import Tensor
 from litebert.config import ExampleConfig, MaskConfig, UserError
 from litebert.corpus.batches import START, Stream, skip, take
 from litebert.corpus.pack import IGNORED, pack
+from litebert.corpus.shards import Corpus
+from litebert.infer.model import Model
 from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.feed import Micro, to_micro
-from litebert.train.objective import Guesses
+from litebert.train.objective import Guesses, build_objective
 from litebert.train.processes import Processes
 
 SEED = 20_191_113
@@ -48,7 +51,12 @@ def unscored(folder: str, data: DataConfig, positions: int) -> str | None:
 
 @torch.no_grad()
 def evaluate(
-    model: torch.nn.Module, folder: str, config: ExampleConfig, wanted: int, processes: Processes
+    model: torch.nn.Module,
+    folder: str,
+    config: ExampleConfig,
+    wanted: int,
+    processes: Processes,
+    say: Callable[[int], object] = lambda _: None,  # how many examples are done
 ) -> dict[str, Any]:
     """`model` is an objective, wrapped for many devices or not. The examples are the same for any number of them."""
     stream = Stream(folder, config, 1, SEED, "held-out")
@@ -71,8 +79,30 @@ def evaluate(
         if turn < turns:
             spelled += int(characters[batch.labels].sum())
             sums += counted
+        say(min(limit, (turn + 1) * AT_ONCE))
     model.train(training)
     return figures([*processes.total(*sums.tolist(), spelled), limit, once], config)
+
+
+def score_model(
+    model: Model, folder: str, objective: str, wanted: int, device: torch.device, say: Callable[[int], object]
+) -> dict[str, Any]:
+    """A trained model by the protocol, on the held-out documents of any shards of its tokenizer."""
+    if "mlm" not in model.heads:
+        raise UserError(f"this model has no masked-LM head (its heads: {', '.join(model.heads) or 'none'})")
+    if model.tokenizer is None:
+        raise UserError("this model has no tokenizer, so it cannot be told whether the shards are in its pieces")
+    if objective == "auto":  # what its family is pre-trained with
+        objective = "mlm" if "pair" not in model.heads else "sop" if model.config.family == "albert" else "nsp"
+    if objective not in PAIR:
+        raise UserError(f"objective = {objective!r}; allowed: auto, {', '.join(PAIR)}")
+    if objective != "mlm" and "pair" not in model.heads:
+        raise UserError(f"objective = {objective!r} asks a pair head, and this model has none; use 'mlm'")
+    Corpus(folder, "held-out").check_tokenizer(model.tokenizer.checksum)
+    config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
+    precision = torch.bfloat16 if device.type == "cuda" else torch.float32
+    guesser = build_objective(model.network.to(device), precision, compiled=False, checkpointing=False)
+    return evaluate(guesser, folder, config, wanted, Processes(device), say) | {"objective": objective}
 
 
 def count(guesses: Guesses, micro: Micro, like: Tensor) -> Tensor:
