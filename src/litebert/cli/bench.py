@@ -286,6 +286,44 @@ def finetune(
 
 
 @app.command()
+def scores(
+    model: Annotated[str, typer.Argument(help="A pre-trained model.")],
+    data: Annotated[Path, typer.Option(help="The folder that holds glue/, squad/ and race/.")],
+    to: Annotated[Path, typer.Option("--to", help="A folder for what is finished: killed, it goes on from there.")],
+    task: Annotated[list[str] | None, typer.Option(help="Only this one; may be given several times.")] = None,
+    beside: Annotated[list[str] | None, typer.Option(help="Another model; may be given several times.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs a cell; 0: five on small sets, one on large ones.", min=0)] = 0,
+    rate: Annotated[float, typer.Option(help="The learning rate of all.")] = 5e-5,
+    steps: Annotated[int, typer.Option(help="Only so many, to see it run; 0: the whole.", min=0)] = 0,
+    paper: Annotated[str, typer.Option(help="A row of the paper's table to print beside it: albert-base.")] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the fine-tuned models.")] = False,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Every task there is: a model, the same from random weights, others, and the paper's figures."""
+    from litebert.bench.scores import bench_scores
+    from litebert.cli.train import Lines
+    from litebert.recipe import TuneConfig
+
+    tune = TuneConfig(rate=rate, steps=steps)
+    found = bench_scores(
+        model, data, to, tune, task or (), beside or (), seeds, paper, device, keep, say=Lines(quiet=False)
+    )
+    if as_json:
+        print_json(found)
+        return
+    rows = []
+    for row in found["rows"]:
+        told = [f"{100 * row[side]['median']:.2f} ± {100 * row[side]['spread']:.2f}" for side in found["sides"]]
+        error = f"{100 * row[found['sides'][0]]['error']:.2f}"
+        printed = "" if row["paper"] is None else f"{row['paper']}"
+        rows.append([row["task"], row["metric"], str(row["seeds"]), *told, error, printed])
+    columns = ["task", "metric", "seeds", *found["sides"], "error of dev"]
+    columns.append(f"paper's {found['paper']}" if found["paper"] else "")
+    print_table("median of the seeds ± their spread", columns, rows)
+
+
+@app.command()
 def squad2(
     model: Annotated[str, typer.Argument(help="A model that was taught SQuAD 1.1.")],
     data: Annotated[Path, typer.Option(help="SQuAD 2.0's dev file: its articles are split in three.")],

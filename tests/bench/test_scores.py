@@ -1,0 +1,119 @@
+"""The bench of scores: a model beside the same from random weights, on every task, and nothing is made twice."""
+
+import json
+import random
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from litebert.bench import scores
+from litebert.cli import app
+from litebert.config import UserError
+from litebert.infer.model import load
+from tests.toys import BAD, GOOD, toy_model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """CoLA's and STS-B's own layouts, in which a word decides."""
+    rng = random.Random(0)
+    for name in ("CoLA", "STS-B"):
+        (tmp_path / "glue" / name).mkdir(parents=True)
+    for split, count in (("train", 80), ("dev", 40)):
+        words = [rng.choice(GOOD if number % 2 else BAD) for number in range(count)]
+        lines = [f"x\t{number % 2}\t\tthe film was {word}" for number, word in enumerate(words)]
+        (tmp_path / "glue" / "CoLA" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+        lines = [f"{n}\tthe film\tthe film was {word}\t{5 * (n % 2)}" for n, word in enumerate(words)]
+        head = "index\tsentence1\tsentence2\tscore"
+        (tmp_path / "glue" / "STS-B" / f"{split}.tsv").write_text("\n".join([head, *lines]) + "\n")
+    return tmp_path
+
+
+def command(folder, *more):
+    model = folder / "toy"
+    if not model.exists():
+        toy_model(model, seed=3)
+    words = ["bench", "scores", str(model), "--data", str(folder), "--to", str(folder / "out"), "--rate", "0.003"]
+    words += ["--device", "cpu", "--task", "cola", "--task", "stsb", "--seeds", "2", *more]
+    return CliRunner().invoke(app, words, catch_exceptions=False)
+
+
+def test_every_side_is_taught_alike_and_finished_cells_are_not_made_again(folder, monkeypatch):
+    found = json.loads(command(folder, "--json").stdout)
+    assert found["sides"] == ["toy", "random"]
+    names = [(row["task"], row["metric"]) for row in found["rows"]]
+    assert names == [("cola", "matthews"), ("stsb", "pearson"), ("stsb", "spearman")]
+    assert found["rows"][0]["toy"]["median"] > 0.9
+    for row in found["rows"]:
+        assert row["paper"] is None
+        for side in ("toy", "random"):
+            assert row[side]["least"] <= row[side]["median"] <= row[side]["best"]
+    random_weights, toy = (load(folder / name).network.state_dict() for name in ("out/random", "toy"))
+    assert all(random_weights[name].shape == toy[name].shape for name in random_weights)
+    assert any(not random_weights[name].equal(toy[name]) for name in random_weights)
+    assert not list((folder / "out" / "runs").iterdir())
+
+    def never(*_, **__):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(scores, "finetune_seeds", never)
+    assert json.loads(command(folder, "--json").stdout) == found
+    table = command(folder).output
+    assert f"{100 * found['rows'][0]['toy']['median']:.2f}" in table
+    with pytest.raises(UserError, match=r"toy-cola\.json was made with other settings"):
+        command(folder, "--steps", "3")
+
+
+class Killed(Exception):  # noqa: N818  nothing catches it
+    pass
+
+
+def test_killed_it_goes_on_with_the_seeds_that_are_left(folder, monkeypatch):
+    from litebert.train import finetune as module
+
+    real, taught = module.finetune, []
+
+    def breaks(recipe, inside, *rest):
+        if len(taught) == 1:
+            raise Killed
+        taught.append(inside.name)
+        return real(recipe, inside, *rest)
+
+    monkeypatch.setattr(module, "finetune", breaks)
+    with pytest.raises(Killed):
+        command(folder, "--steps", "4")
+    assert (folder / "out" / "runs" / "toy-cola" / "seed-0" / "model").exists()
+    monkeypatch.setattr(module, "finetune", real)
+    assert len(json.loads(command(folder, "--steps", "4", "--keep", "--json").stdout)["rows"]) == 3
+    assert (folder / "out" / "runs" / "random-stsb" / "seed-1" / "model").exists()
+
+
+def test_the_papers_figures_stand_beside_ours():
+    found = scores.paper_scores("albert-base")
+    assert found["squad", "f1"] == 89.3
+    assert found["squad", "em"] == 82.3
+    assert found["race", "accuracy"] == 64.0
+    with pytest.raises(UserError, match=re.escape("the paper has no 'albert'; it has bert-base, ")):
+        scores.paper_scores("albert")
+
+
+def test_what_cannot_be_compared_is_one_line(folder):
+    for more, sentence in (
+        (["--task", "snli"], "no task 'snli'; the tasks: cola, mrpc, stsb, rte, wnli, sst2, qqp, mnli, squad, race"),
+        (["--beside", str(folder / "toy")], "two models of one name among"),
+        (["--paper", "gpt"], "the paper has no 'gpt'"),
+    ):
+        with pytest.raises(UserError, match=re.escape(sentence)):
+            command(folder, *more)
+
+
+def test_every_trial_reads_real_files(data):
+    """Each names a task or columns that are there."""
+    from litebert.train.lesson import read_files, task_of
+
+    for name, trial in scores.trials(data).items():
+        if name in ("sst2", "squad", "race"):  # large, and read elsewhere
+            continue
+        train, dev, _ = read_files(trial.task, task_of(trial.task))
+        assert len(train) > len(dev) > 50, name
