@@ -26,8 +26,7 @@ from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import units
 from litebert.tasks.read import benchmark, read_split
 from litebert.tasks.taught import suited
-from litebert.train.finetune import Seat, score, take_seat, updates, work_of
-from litebert.train.pretrain import KERNELS
+from litebert.train.finetune import ANY_SHAPE, Seat, score, take_seat, updates, work_of
 from litebert.train.processes import pick_device
 from litebert.train.run import Run
 from litebert.train.steps import take_steps
@@ -91,7 +90,7 @@ def _ours(
     recipe: TuneRecipe, task: Task, train: Sequence[Example], dev: Sequence[Example], device: torch.device
 ) -> dict[str, Any]:
     """The loop of `finetune` without looks on the way: the Trainer does not take them either."""
-    with tempfile.TemporaryDirectory() as folder, sdpa_kernel(KERNELS, set_priority=True):
+    with tempfile.TemporaryDirectory() as folder, sdpa_kernel(ANY_SHAPE, set_priority=True):
         run = Run(Path(folder) / "run")
         try:
             seat, _ = take_seat(recipe, run, device, lambda _: None)

@@ -43,6 +43,7 @@ from litebert.train.trainee import Trainee, resolve_precision, restore
 from litebert.train.tutor import Part, Tutor, loss_of, weight_of
 
 BEST = "best"
+ANY_SHAPE = KERNELS[1:]  # cuDNN makes a plan for every shape it meets, and here there are many
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def finetune(recipe: TuneRecipe | None, folder: Path, resume: bool, device: str,
         if ended is not None:
             say({"kind": "note", "text": f"this run is finished; its model is in {folder / MODEL}"})
             return ended
-        with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
+        with sdpa_kernel(ANY_SHAPE, set_priority=True), signals() as asked:
             seat, progress = take_seat(recipe, run, pick_device(device), say)
             return teach(seat, progress, asked)
     except RuntimeError as problem:
