@@ -143,6 +143,31 @@ class EvaluateConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillConfig:
+    """A teacher, and what each way of learning from it weighs. Without a teacher nothing here counts."""
+
+    teacher: str = ""  # a model's folder, a run's directory or a hub name
+    start: Literal["teacher", "fresh"] = "teacher"  # teacher: every other layer of it, or as many as there are
+    temperature: float = 2.0
+    soft: float = 5.0  # its probabilities
+    masked: float = 2.0  # the masked pieces themselves
+    cosine: float = 1.0  # the direction of the last states
+    hidden: float = 0.0  # the states of matched layers
+    attention: float = 0.0  # who looks at whom in matched layers
+    where: Literal["all", "masked"] = "all"  # the pieces whose probabilities are taught
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("soft", "masked", "cosine", "hidden", "attention"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
+        if self.temperature <= 0:
+            raise UserError(f"temperature = {self.temperature} must be above 0")
+        if not (self.soft or self.masked or self.cosine or self.hidden or self.attention):
+            raise UserError("every weight in [distill] is 0: there is nothing to learn")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What decides a run."""
 
@@ -152,6 +177,7 @@ class Recipe:
     optimizer: OptimizerConfig = OptimizerConfig()
     run: RunConfig = RunConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    distill: DistillConfig = DistillConfig()
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -23,6 +23,7 @@ for command in (
     model.demo,
     model.info,
     train.pretrain,
+    train.distill,
     tune.finetune,
     evaluate.evaluate,
     predict.predict,

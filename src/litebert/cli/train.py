@@ -13,6 +13,8 @@ from litebert.config import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from litebert.recipe import Recipe
+
 
 def pretrain(
     recipe: Annotated[str | None, typer.Argument(help="A recipe's name, or a TOML file; none to resume.")] = None,
@@ -36,6 +38,35 @@ def pretrain(
     if recipe is None and not resume:
         raise UserError("name a recipe, or go on with a run by --resume")
     chosen = None if recipe is None else load_recipe(recipe, changes)
+    run(chosen, to, resume, device, as_json)
+
+
+def distill(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe's name, or a TOML file; none to resume.")] = None,
+    teacher: Annotated[str | None, typer.Option(help="The model that teaches: a folder, a run, a hub name.")] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="The run's directory.")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: distill.soft=3.0")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that directory.")] = False,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """A student that learns from shards and from a teacher's answers. Stopped, `--resume` goes on exactly there."""
+    from litebert.recipe import load_recipe
+
+    if to is None:
+        raise UserError("say where the run shall live: --to DIRECTORY")
+    changes = [*(sets or []), *([f"distill.teacher={json.dumps(teacher)}"] if teacher else [])]
+    if recipe is None and changes:
+        raise UserError("--set and --teacher change a recipe; name it")
+    if recipe is None and not resume:
+        raise UserError("name a recipe, or go on with a run by --resume")
+    chosen = None if recipe is None else load_recipe(recipe, changes)
+    if chosen is not None and not chosen.distill.teacher:
+        raise UserError("say who teaches: --teacher MODEL")
+    run(chosen, to, resume, device, as_json)
+
+
+def run(chosen: "Recipe | None", to: Path, resume: bool, device: str, as_json: bool) -> None:
     from litebert.train.pretrain import Stopped
     from litebert.train.pretrain import pretrain as train
     from litebert.train.processes import joined
@@ -114,6 +145,9 @@ def panel_rows(line: dict[str, Any]) -> list[tuple[str, str]]:
         ("masked loss", f"{line['masked_loss']:.4f}"),
         ("masked accuracy", f"{100 * line['masked_accuracy']:.2f} %"),
     ]
+    for name in ("soft", "cosine", "hidden", "attention"):
+        if f"{name}_loss" in line:
+            rows.append((f"{name} loss", f"{line[f'{name}_loss']:.4f}"))
     for pair in ("order", "next"):
         if f"{pair}_loss" in line:
             rows.append((f"{pair} loss", f"{line[f'{pair}_loss']:.4f}"))

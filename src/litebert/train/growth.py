@@ -5,12 +5,13 @@ the stack on top of itself (Gong et al. 2019): layer i from i mod n.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch import Tensor
 
 from litebert.config import ModelConfig, UserError
-from litebert.model.encoder import plan_of
+from litebert.model.encoder import Plan, plan_of
 
 State = dict[str, Tensor]
 _PART = re.compile(r"^(encoder\.trunk\.)(attention|ffn)\.(\d+)\.(.*)$")
@@ -45,7 +46,20 @@ def sources(old: ModelConfig, new: ModelConfig) -> dict[tuple[str, int], int]:
 
 def grown(state: State, old: ModelConfig, new: ModelConfig) -> State:
     """The tensors of a deeper (or shallower) network, each from where it starts; moments go the same way."""
-    origin, found = sources(old, new), {}
+    return _moved(state, sources(old, new))
+
+
+def taken_from(state: State, old: Plan, new: Plan, layers: Sequence[int]) -> State:
+    """The tensors of a network whose layers begin as these layers of another."""
+    origin: dict[tuple[str, int], int] = {}
+    for pair, layer in zip(new, layers, strict=True):
+        for which, kind in enumerate(("attention", "ffn")):
+            origin.setdefault((kind, pair[which]), old[layer][which])
+    return _moved(state, origin)
+
+
+def _moved(state: State, origin: dict[tuple[str, int], int]) -> State:
+    found = {}
     rest = {name: tensor for name, tensor in state.items() if not _PART.match(name)}
     parts = {(match[2], int(match[3]), match[4]): state[name] for name in state if (match := _PART.match(name))}
     leaves = {(kind, leaf) for kind, _, leaf in parts}

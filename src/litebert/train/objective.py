@@ -4,8 +4,10 @@ Sums, not means: whoever knows how much the whole batch predicts divides by it, 
 update. Losses are in float32 or wider, whatever the network computes in.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,16 +24,26 @@ from litebert.train.feed import Micro
 PRECISIONS = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 
 
+@dataclass(frozen=True)
+class Term:
+    """A loss beside the two of masked pieces and pairs: a sum over what it is `per`, of which a mean is made."""
+
+    name: str
+    weight: float
+    per: Literal["pieces", "masked", "examples"]
+
+
 class Guesses(NamedTuple):
-    """What a batch's guesses cost, a number each, and which were right. Without a pair head the last two are empty."""
+    """What a batch's guesses cost, a number each, and which were right. Without a pair head its two are empty."""
 
     masked: Tensor  # (M,) loss of each predicted piece
     masked_right: Tensor  # (M,) 1 or 0
     pair: Tensor  # (B,)
     pair_right: Tensor
+    more: Tensor  # (K,) the sums of other terms
 
     def sums(self) -> Tensor:
-        return torch.stack([part.sum() for part in self])
+        return torch.cat([torch.stack([part.sum() for part in self[:4]]), self.more])
 
 
 class Objective(nn.Module):
@@ -43,20 +55,25 @@ class Objective(nn.Module):
         self.masked_loss = masked_loss
 
     def forward(self, micro: Micro) -> Guesses:
+        return self.guess(self.network.encoder(**read_inputs(self.network, micro)), micro)
+
+    def guess(self, states: Tensor, micro: Micro) -> Guesses:
         network = self.network
-        states = network.encoder(
-            micro.input_ids,
-            token_type_ids=micro.token_type_ids if network.config.token_types > 1 else None,
-            boundaries=micro.boundaries,
-        )  # (T, H)
         table = network.encoder.embeddings.words.weight
         masked, right = self.masked_loss(network.heads["mlm"], states, table, micro.positions, micro.labels)
         if "pair" not in network.heads or micro.pair_labels is None:
-            return Guesses(masked, right, masked.new_zeros(0), masked.new_zeros(0))
+            return Guesses(masked, right, *[masked.new_zeros(0)] * 3)
         pooled = network.sentence(states, "pair", micro.boundaries)[: len(micro.pair_labels)]  # the rest is filling
         logits = widened(network.heads["pair"](pooled))
         pair = F.cross_entropy(logits, micro.pair_labels.long(), reduction="none")
-        return Guesses(masked, right, pair, (logits.argmax(-1) == micro.pair_labels).to(pair.dtype))
+        pair_right = (logits.argmax(-1) == micro.pair_labels).to(pair.dtype)
+        return Guesses(masked, right, pair, pair_right, masked.new_zeros(0))
+
+
+def read_inputs(network: Network, micro: Micro) -> dict[str, Any]:
+    """What the encoder is called with."""
+    types = micro.token_type_ids if network.config.token_types > 1 else None
+    return {"input_ids": micro.input_ids, "token_type_ids": types, "boundaries": micro.boundaries}
 
 
 def masked_loss(
@@ -79,24 +96,34 @@ def pretraining_heads(config: ModelConfig, data: DataConfig) -> tuple[HeadConfig
     return PRETRAINING
 
 
-def build_objective(network: Network, precision: torch.dtype, compiled: bool, checkpointing: bool) -> Objective:
+def build_objective(
+    network: Network,
+    precision: torch.dtype,
+    compiled: bool,
+    checkpointing: bool,
+    made: Callable[[Network], Objective] = Objective,
+) -> Objective:
     """An objective that computes as told. Of a trunk only one attention and one feed-forward are compiled, however deep
     it is: layers that share weights are the same module, and those that do not share the code."""
     master = torch.promote_types(precision, torch.float32)
     network = network.to(master)
     if "pair" not in network.heads and network.encoder.pooler is not None:
         network.encoder.pooler.requires_grad_(False)  # nothing reads it, so nothing can teach it
-    network.encoder.embeddings.compute = precision
-    objective = Objective(network)
+    objective = made(network)
+    ready(network, precision, compiled)
     trunk = network.encoder.trunk
     for part in (*trunk.attention, *trunk.ffn):
-        if compiled:
-            part.forward = torch.compile(part.forward, dynamic=True)
         if checkpointing:
             random = bool(network.config.dropout or network.config.attention_dropout)
             part.forward = partial(checkpoint, part.forward, use_reentrant=False, preserve_rng_state=random)
     if compiled:
-        embeddings = network.encoder.embeddings
-        embeddings.forward = torch.compile(embeddings.forward, dynamic=True)  # type: ignore[method-assign]
         objective.masked_loss = torch.compile(masked_loss, dynamic=True)
     return objective
+
+
+def ready(network: Network, precision: torch.dtype, compiled: bool) -> None:
+    """What flows through a network, and whether its parts are compiled."""
+    encoder = network.encoder
+    encoder.embeddings.compute = precision
+    for part in (*encoder.trunk.attention, *encoder.trunk.ffn, encoder.embeddings) if compiled else ():
+        part.forward = torch.compile(part.forward, dynamic=True)

@@ -18,16 +18,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from litebert.corpus.batches import Place, Stream, batches
 from litebert.corpus.pack import pack_all
+from litebert.infer.model import load
 from litebert.model.cost import training_flops
+from litebert.model.heads import Network
 from litebert.model.packing import to_device
-from litebert.recipe import Recipe
+from litebert.recipe import Phase, Recipe
 from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.capture import Replay
+from litebert.train.distill import Pupil, terms
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
-from litebert.train.objective import PRECISIONS, Objective, masked_loss
+from litebert.train.objective import PRECISIONS, Objective, Term, masked_loss, ready
 from litebert.train.peak import peak_rate
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
@@ -35,7 +38,7 @@ from litebert.train.schedule import Stage, rate_at, stages, steps_in
 from litebert.train.start import Prepared, environment, open_run, prepare
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.totals import Totals
-from litebert.train.trainee import Snapshot, Trainee, assemble
+from litebert.train.trainee import Snapshot, Trainee, assemble, is_compiled
 
 Say = Callable[[dict[str, Any]], object]
 KERNELS = [  # the dense part of a batch goes to the first that takes it
@@ -67,6 +70,19 @@ class Session:
     run: Run | None  # the first process's; the others write nothing
     say: Say
     scored: bool = True  # whether there are held-out documents to look at
+    teacher: Network | None = None
+
+    @property
+    def made(self) -> Callable[[Network], Objective]:
+        """What a network is trained by."""
+        if self.teacher is None:
+            return Objective
+        return partial(Pupil, teacher=self.teacher, config=self.recipe.distill)
+
+    @property
+    def terms(self) -> list[Term]:
+        """Losses beside those of masked pieces and pairs."""
+        return terms(self.recipe.distill)
 
     def tell(self, line: dict[str, Any]) -> None:
         if self.run is not None and line["kind"] != "note":
@@ -80,7 +96,7 @@ class Part:
     processes."""
 
     micro: Micro
-    weights: Tensor  # (2,): of a masked piece, of a pair
+    weights: Tensor  # of a masked piece, of a pair, of the other terms
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,7 +125,8 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
         with sdpa_kernel(KERNELS, set_priority=True), signals() as asked:
             prepared = prepare(recipe, run, processes)
             problem = unscored(recipe.data.shards, recipe.data, recipe.model.positions)
-            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None)
+            teacher = load_teacher(recipe, processes)
+            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None, teacher)
             if run is not None:
                 run.append("environment.jsonl", environment(processes))
             for note in (*prepared.notes, *([problem] if problem else [])):
@@ -128,9 +145,19 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
             run.close()
 
 
+def load_teacher(recipe: Recipe, processes: Processes) -> Network | None:
+    """On every process's own device; it only reads."""
+    if not recipe.distill.teacher:
+        return None
+    precision = PRECISIONS[recipe.run.precision]
+    network = load(recipe.distill.teacher).network.to(processes.device, precision).eval().requires_grad_(False)
+    ready(network, precision, is_compiled(recipe.run, processes))
+    return network
+
+
 def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[str, Any]:
     recipe, run = session.recipe, session.recipe.run
-    totals = Totals(session.processes, prepared.totals, peak_of(session))
+    totals = Totals(session.processes, prepared.totals, peak_of(session), session.terms)
     plan = stages(recipe.phases, fix_steps(session, prepared))
     steps, step, place, every = plan[-1].end, prepared.step, prepared.place, recipe.evaluate.every
     if session.run is not None:
@@ -165,7 +192,9 @@ def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[st
                 if step == stage.end:
                     break
             totals.pause()
-    return finish(session, trainee or assemble(prepared.snapshot, recipe.optimizer, run, session.processes), plan[-1])
+    if trainee is None:  # stopped between its last step and its model
+        trainee = assemble(prepared.snapshot, recipe.optimizer, run, session.processes, session.made)
+    return finish(session, trainee, plan[-1])
 
 
 def enter(
@@ -187,7 +216,7 @@ def enter(
         moments |= {f"{kind}.{name}": each for name, each in grown(part, before.config, config).items()}
     weights = grown(before.weights, before.config, config)
     snapshot = replace(before, config=config, weights=weights, moments=moments)
-    return assemble(snapshot, recipe.optimizer, recipe.run, session.processes), place
+    return assemble(snapshot, recipe.optimizer, recipe.run, session.processes, session.made), place
 
 
 def updates(
@@ -203,14 +232,22 @@ def updates(
     make = partial(pack_all, size=at_once, longest=phase.length, pad_id=model.pad_id, fill=fill)
     with closing(batches(stream, place, run.workers, make=make)) as source:
         for made, after in source:
-            masked, stopping = processes.total(sum(part.masked for part in made), len(asked))
+            counts = [sum(getattr(part, name) for part in made) for name in ("masked", "pieces")]
+            masked, pieces, stopping = processes.total(*counts, len(asked))
             stop = (asked[-1] if asked else int(signal.SIGTERM)) if stopping else 0
-            each = torch.tensor([1 / max(1, masked), phase.pair_weight / phase.batch], dtype=torch.float64)
-            weights = to_device(each, processes.device)
+            weights = to_device(weights_of(session, phase, masked, pieces), processes.device)
             parts = [Part(to_micro(part, processes.device), weights) for part in made]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
             yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, stop)
             step += 1
+
+
+def weights_of(session: Session, phase: Phase, masked: float, pieces: float) -> Tensor:
+    """What one loss of each kind weighs (masked pieces, pairs, the other terms): each is a mean over the batch."""
+    counts = {"masked": max(1, masked), "pieces": max(1, pieces), "examples": phase.batch}
+    taught = session.recipe.distill.masked if session.teacher is not None else 1.0
+    own = [taught / counts["masked"], phase.pair_weight / phase.batch]
+    return torch.tensor([*own, *(term.weight / counts[term.per] for term in session.terms)], dtype=torch.float64)
 
 
 def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
@@ -221,7 +258,7 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
     def loss(part: Part) -> tuple[Tensor, Tensor]:
         sums = trainee.model(part.micro).sums()
         weights = part.weights.to(sums.dtype) * processes.ranks
-        return (sums[::2] * weights).sum(), sums
+        return (torch.cat([sums[:4:2], sums[4:]]) * weights).sum(), sums
 
     def work(parts: list[Part]) -> Done:
         return one_step(parts, trainee.model, trainee.optimizer, loss, recipe.optimizer.clip)
@@ -230,7 +267,7 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
     short = training_flops(recipe.model, passes, pieces, pieces * stage.phase.length, pieces // 6) < SHORT
     still = recipe.model.dropout == recipe.model.attention_dropout == 0  # a recording would drop the same again
     alone = processes.ranks == 1 and processes.device.type == "cuda"
-    if not (short and still and alone and recipe.run.capture == "auto"):
+    if not (short and still and alone and recipe.run.capture == "auto" and session.teacher is None):
         return work
     assert isinstance(trainee.model, Objective)
     trainee.model.masked_loss = masked_loss  # compiled it never returns from a recording, in PyTorch 2.11

@@ -15,8 +15,9 @@ from litebert.corpus.batches import Place, Stream
 from litebert.corpus.shards import read_manifest
 from litebert.infer.model import load
 from litebert.model.weights import build
-from litebert.recipe import Recipe
+from litebert.recipe import DistillConfig, Recipe
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.distill import check_teacher, first_weights
 from litebert.train.growth import grown, with_layers
 from litebert.train.objective import pretraining_heads
 from litebert.train.processes import Processes
@@ -100,6 +101,7 @@ def resolve(recipe: Recipe, processes: Processes) -> Recipe:
     passes = [phase.passes or model.layers for phase in recipe.phases]
     phases = tuple(replace(phase, passes=each) for phase, each in zip(recipe.phases, passes, strict=True))
     pretraining_heads(model, recipe.data)
+    taught = _with_teacher(recipe, model, tokenizer)
     for phase in phases:
         examples = recipe.data.examples(phase.length)
         Stream(str(folder), examples, phase.batch, ranks=processes.ranks).examples(check=False)
@@ -113,7 +115,19 @@ def resolve(recipe: Recipe, processes: Processes) -> Recipe:
         phases=phases,
         data=replace(recipe.data, shards=str(folder)),
         run=replace(recipe.run, precision=precision, init_from=start),
+        distill=taught,
     )
+
+
+def _with_teacher(recipe: Recipe, model: ModelConfig, tokenizer: Tokenizer) -> DistillConfig:
+    config = recipe.distill
+    if not config.teacher:
+        return config
+    if recipe.run.init_from:
+        raise UserError("distill.start and run.init_from both say what the student begins with; give one of them")
+    config = replace(config, teacher=_folder_of(config.teacher))
+    check_teacher(load(config.teacher), config.teacher, config, model, tokenizer)
+    return config
 
 
 def _shape_of(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
@@ -164,6 +178,9 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
 def _beginning(recipe: Recipe, config: ModelConfig) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     heads = pretraining_heads(config, recipe.data)
     weights = dict(build(config, heads, recipe.run.seed).state_dict())
+    if recipe.distill.teacher and recipe.distill.start == "teacher":
+        teacher = recipe.distill.teacher
+        return first_weights(load(teacher), teacher, config, weights), (f"the student begins with layers of {teacher}",)
     if not recipe.run.init_from:
         return weights, ()
     start = load(_folder_of(recipe.run.init_from))

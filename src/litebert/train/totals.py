@@ -11,23 +11,30 @@ from litebert.corpus.pack import Packed
 from litebert.model.cost import training_flops
 from litebert.model.packing import to_device
 from litebert.recipe import Recipe
+from litebert.train.objective import Term
 from litebert.train.processes import Processes
 from litebert.train.schedule import Stage
 from litebert.train.steps import Done
 
-# What is summed on the device, in this order. The first six differ between processes and are added over them.
-NAMES = ("masked_loss", "masked_right", "pair_loss", "pair_right", "masked", "examples", "norm", "taken")
+COUNTS = ("masked", "examples", "pieces")  # of a batch
 
 
 class Totals:
     """What has been counted since the last line, and a clock that runs only while steps are made."""
 
-    def __init__(self, processes: Processes, saved: dict[str, Any] | None, peak: float) -> None:
+    def __init__(
+        self, processes: Processes, saved: dict[str, Any] | None, peak: float, terms: Sequence[Term] = ()
+    ) -> None:
         saved = saved or {}
         device = processes.device
-        self.processes, self.peak = processes, peak
-        mine = saved.get("sums", [0.0] * len(NAMES)) if processes.lead else [0.0] * 6 + saved.get("sums", [0.0] * 8)[6:]
-        self.sums = torch.tensor(mine, dtype=torch.float64, device=device)
+        self.processes, self.peak, self.terms = processes, peak, terms
+        # what is summed on the device: each process's own, to be added over them, and what is the same in all
+        self.own = ("masked_loss", "masked_right", "pair_loss", "pair_right", *(term.name for term in terms), *COUNTS)
+        self.same = ("norm", "taken")
+        before = saved.get("sums", {})
+        mine = [before.get(name, 0.0) if processes.lead else 0.0 for name in self.own]
+        here = [*mine, *(before.get(name, 0.0) for name in self.same)]
+        self.sums = torch.tensor(here, dtype=torch.float64, device=device)
         skipped, in_a_row, _ = saved.get("skips", [0.0] * 3)  # a row that is over has had its say
         self.skips = torch.tensor([skipped, in_a_row, in_a_row], dtype=torch.float64, device=device)
         self.pieces: float = saved.get("pieces", 0.0) if processes.lead else 0.0  # since the run began
@@ -54,25 +61,25 @@ class Totals:
         self.resume()
 
     def add(self, done: Done, parts: Sequence[Packed], recipe: Recipe, passes: int) -> None:
-        counted = [float(sum(part.masked for part in parts)), float(sum(part.examples for part in parts))]
+        counted = [float(sum(getattr(part, name) for part in parts)) for name in COUNTS]
         here = to_device(torch.tensor([*counted, 1.0], dtype=torch.float64), self.sums.device)
-        row = torch.cat([done.figures.double(), here[:2], done.norm.double()[None], here[2:]])
+        row = torch.cat([done.figures.double(), here[:-1], done.norm.double()[None], here[-1:]])
         self.sums += torch.where(done.taken > 0, row, 0.0)
         missed = 1 - done.taken.double()
         run = (self.skips[1] + 1) * missed  # in a row, so far
         self.skips = torch.stack([self.skips[0] + missed, run, torch.maximum(self.skips[2], run)])
-        pieces, squares = sum(part.pieces for part in parts), sum(part.squares for part in parts)
+        masked, _, pieces = map(int, counted)
         self.pieces += pieces
         self.fresh[0] += pieces
-        self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, int(counted[0]))
+        squares = sum(part.squares for part in parts)
+        self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, masked)
         self.fresh[2] += 1
 
     def line(self, step: int, stage: Stage, plan: Sequence[Stage], rate: float, pair: str) -> dict[str, Any]:
         """The figures since the last line; then they begin anew. This is where the host waits for the device."""
         self.pause()
-        own = self.sums.tolist()
-        *summed, pieces, fresh, flops = self.processes.total(*own[:6], self.pieces, *self.fresh[:2])
-        found = dict(zip(NAMES, [*summed, *own[6:]], strict=True))
+        pieces, fresh, flops = self.processes.total(self.pieces, *self.fresh[:2])
+        found = self.added()
         masked, examples, taken = (max(1.0, found[name]) for name in ("masked", "examples", "taken"))
         passed = max(1e-9, self.seconds - self.since)
         line: dict[str, Any] = {
@@ -87,6 +94,7 @@ class Totals:
         }
         if pair:
             line |= {f"{pair}_loss": found["pair_loss"] / examples, f"{pair}_accuracy": found["pair_right"] / examples}
+        line |= {f"{term.name}_loss": found[term.name] / max(1.0, found[term.per]) for term in self.terms}
         line |= {"norm": found["norm"] / taken, "skipped": int(self.skips[0]), "pieces": int(pieces)}
         line["time"] = {
             "seconds": self.seconds,
@@ -104,9 +112,14 @@ class Totals:
 
     def saved(self) -> dict[str, Any]:
         """What resuming needs to write the same lines."""
-        own = self.sums.tolist()
-        *summed, pieces = self.processes.total(*own[:6], self.pieces)
-        return {"sums": [*summed, *own[6:]], "skips": self.skips.tolist(), "pieces": pieces, "seconds": self.seconds}
+        (pieces,) = self.processes.total(self.pieces)
+        return {"sums": self.added(), "skips": self.skips.tolist(), "pieces": pieces, "seconds": self.seconds}
+
+    def added(self) -> dict[str, float]:
+        """The sums by name, over all processes."""
+        values = self.sums.tolist()
+        summed = self.processes.total(*values[: len(self.own)])
+        return dict(zip((*self.own, *self.same), [*summed, *values[len(self.own) :]], strict=True))
 
 
 def steps_left(step: int, stage: Stage, plan: Sequence[Stage]) -> float:

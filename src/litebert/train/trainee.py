@@ -1,5 +1,6 @@
 """Weights and moments -> something that can be trained, on one device or many; and back to plain tensors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
 from litebert.recipe import OptimizerConfig, RunConfig, TuneConfig
-from litebert.train.objective import PRECISIONS, build_objective
+from litebert.train.objective import PRECISIONS, Objective, build_objective
 from litebert.train.optim import Lamb, build_optimizer
 from litebert.train.processes import Processes
 
@@ -52,26 +53,41 @@ class Trainee:
         return Snapshot(self.network.config, self.network.head_configs, weights, moments, steps)
 
 
-def assemble(start: Snapshot, optimizer: OptimizerConfig, run: RunConfig, processes: Processes) -> Trainee:
+def assemble(
+    start: Snapshot,
+    optimizer: OptimizerConfig,
+    run: RunConfig,
+    processes: Processes,
+    made: Callable[[Network], Objective] = Objective,
+) -> Trainee:
     """Put a snapshot to work."""
     network = Network(start.config, start.heads)
     network.load_state_dict(start.weights)
     precision = PRECISIONS[resolve_precision(run, processes.device)]
-    sharded = processes.ranks > 1 and run.parallel == "fsdp"
-    compiled = run.compile == "on" or (run.compile == "auto" and processes.device.type == "cuda" and not sharded)
-    objective = build_objective(network.to(processes.device), precision, compiled, run.checkpointing)
+    compiled = is_compiled(run, processes)
+    objective = build_objective(network.to(processes.device), precision, compiled, run.checkpointing, made)
     model: nn.Module = objective.train()
-    if sharded:
+    if is_sharded(run, processes):
         if not start.config.one_layer:  # a layer that all depths share stays whole while it is used
             for part in (*network.encoder.trunk.attention, *network.encoder.trunk.ffn):
                 fully_shard(part)
         fully_shard(objective)
     elif processes.ranks > 1:
         model = DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
-    made = build_optimizer(network, optimizer)
-    restore(made, network, start.moments, start.steps)
+    stepper = build_optimizer(network, optimizer)
+    restore(stepper, network, start.moments, start.steps)
     exchanged = sum(weight.numel() * weight.element_size() for weight in network.parameters())
-    return Trainee(network, model, made, exchanged if processes.ranks > 1 else 0)
+    return Trainee(network, model, stepper, exchanged if processes.ranks > 1 else 0)
+
+
+def is_sharded(run: RunConfig, processes: Processes) -> bool:
+    return processes.ranks > 1 and run.parallel == "fsdp"
+
+
+def is_compiled(run: RunConfig, processes: Processes) -> bool:
+    return run.compile == "on" or (
+        run.compile == "auto" and processes.device.type == "cuda" and not is_sharded(run, processes)
+    )
 
 
 def restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> None:
