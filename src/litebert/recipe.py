@@ -168,6 +168,24 @@ class DistillConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DialConfig:
+    """Depths at which one shared layer learns to answer too."""
+
+    depths: tuple[int, ...] = ()  # passes, of which each step draws one; none: no dial
+    weight: float = 1.0  # of the shallow answer's own losses
+    soft: float = 1.0  # of the deep answer as its teacher
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if any(depth < 1 for depth in self.depths):
+            raise UserError(f"depths = {list(self.depths)} must be at least 1")
+        if self.weight < 0 or self.soft < 0:
+            raise UserError("weight and soft must not be below 0")
+        if self.depths and not (self.weight or self.soft):
+            raise UserError("weight and soft are both 0: the depths would learn nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What decides a run."""
 
@@ -178,6 +196,7 @@ class Recipe:
     run: RunConfig = RunConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     distill: DistillConfig = DistillConfig()
+    dial: DialConfig = DialConfig()
 
     def __post_init__(self) -> None:
         check_types(self)

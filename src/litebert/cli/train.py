@@ -145,9 +145,9 @@ def panel_rows(line: dict[str, Any]) -> list[tuple[str, str]]:
         ("masked loss", f"{line['masked_loss']:.4f}"),
         ("masked accuracy", f"{100 * line['masked_accuracy']:.2f} %"),
     ]
-    for name in ("soft", "cosine", "hidden", "attention"):
+    for name in ("soft", "cosine", "hidden", "attention", "shallow_masked", "shallow_pair", "shallow_soft"):
         if f"{name}_loss" in line:
-            rows.append((f"{name} loss", f"{line[f'{name}_loss']:.4f}"))
+            rows.append((f"{name.replace('_', ' ')} loss", f"{line[f'{name}_loss']:.4f}"))
     for pair in ("order", "next"):
         if f"{pair}_loss" in line:
             rows.append((f"{pair} loss", f"{line[f'{pair}_loss']:.4f}"))
@@ -194,6 +194,10 @@ def as_text(line: dict[str, Any]) -> str:
                 share, error = (100 * found[f"{pair}_accuracy{end}"] for end in ("", "_error"))
                 text += f", {pair} {share:.2f} ± {error:.2f} %"
         parts.append(f"{what}: {text} ({found['examples']:,} examples)")
+    for depth, found in line.get("depths", {}).items():
+        shares = {name: found.get(f"{name}_accuracy") for name in ("masked", "order")}
+        told = ", ".join(f"{name} {100 * share:.2f} %" for name, share in shares.items() if share is not None)
+        parts.append(f"{depth} passes: {told}")
     bits = f"{line['protocol']['bits_per_character']:.3f} bits a character"
     return f"{'at the end' if line['kind'] == 'final' else 'step'} {line['step']:,}; " + "; ".join(parts) + f"; {bits}"
 

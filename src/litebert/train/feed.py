@@ -25,6 +25,7 @@ class Micro:
     owners: Tensor  # (M,) which example each predicted piece belongs to
     pair_labels: Tensor | None  # (B,)
     packed: Packed
+    depth: int = 0  # passes that are asked for beside, or instead of, the network's own; 0: only those
 
 
 def to_micro(packed: Packed, device: torch.device) -> Micro:

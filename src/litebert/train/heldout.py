@@ -57,6 +57,7 @@ def evaluate(
     wanted: int,
     processes: Processes,
     say: Callable[[int], object] = lambda _: None,  # how many examples are done
+    depth: int = 0,  # passes; 0: as many as the network makes
 ) -> dict[str, Any]:
     """`model` is an objective, wrapped for many devices or not. The examples are the same for any number of them."""
     stream = Stream(folder, config, 1, SEED, "held-out")
@@ -75,7 +76,7 @@ def evaluate(
         size = min(AT_ONCE, limit - start)
         batch, _ = take(examples, replace(stream, size=size), skip(examples, START, start))
         micro = to_micro(pack(batch, config.length, examples.pad_id, processes.device.type == "cuda"), processes.device)
-        counted = count(model(micro), micro, sums)
+        counted = count(model(replace(micro, depth=depth)), micro, sums)
         if turn < turns:
             spelled += int(characters[batch.labels].sum())
             sums += counted

@@ -73,7 +73,8 @@ class Objective(nn.Module):
 def read_inputs(network: Network, micro: Micro) -> dict[str, Any]:
     """What the encoder is called with."""
     types = micro.token_type_ids if network.config.token_types > 1 else None
-    return {"input_ids": micro.input_ids, "token_type_ids": types, "boundaries": micro.boundaries}
+    found = {"input_ids": micro.input_ids, "token_type_ids": types, "boundaries": micro.boundaries}
+    return found | ({"passes": micro.depth} if micro.depth else {})
 
 
 def masked_loss(

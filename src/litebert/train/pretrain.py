@@ -25,8 +25,10 @@ from litebert.model.packing import to_device
 from litebert.recipe import Phase, Recipe
 from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
+from litebert.train import dial, distill
 from litebert.train.capture import Replay
-from litebert.train.distill import Pupil, terms
+from litebert.train.dial import Dialled, drawn
+from litebert.train.distill import Pupil
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
@@ -75,14 +77,14 @@ class Session:
     @property
     def made(self) -> Callable[[Network], Objective]:
         """What a network is trained by."""
-        if self.teacher is None:
-            return Objective
-        return partial(Pupil, teacher=self.teacher, config=self.recipe.distill)
+        if self.teacher is not None:
+            return partial(Pupil, teacher=self.teacher, config=self.recipe.distill)
+        return partial(Dialled, config=self.recipe.dial) if self.recipe.dial.depths else Objective
 
     @property
     def terms(self) -> list[Term]:
         """Losses beside those of masked pieces and pairs."""
-        return terms(self.recipe.distill)
+        return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial)]
 
     def tell(self, line: dict[str, Any]) -> None:
         if self.run is not None and line["kind"] != "note":
@@ -236,7 +238,8 @@ def updates(
             masked, pieces, stopping = processes.total(*counts, len(asked))
             stop = (asked[-1] if asked else int(signal.SIGTERM)) if stopping else 0
             weights = to_device(weights_of(session, phase, masked, pieces), processes.device)
-            parts = [Part(to_micro(part, processes.device), weights) for part in made]
+            depth = drawn(recipe.dial, run.seed, step)
+            parts = [Part(replace(to_micro(part, processes.device), depth=depth), weights) for part in made]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
             yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, stop)
             step += 1
@@ -267,7 +270,7 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
     short = training_flops(recipe.model, passes, pieces, pieces * stage.phase.length, pieces // 6) < SHORT
     still = recipe.model.dropout == recipe.model.attention_dropout == 0  # a recording would drop the same again
     alone = processes.ranks == 1 and processes.device.type == "cuda"
-    if not (short and still and alone and recipe.run.capture == "auto" and session.teacher is None):
+    if not (short and still and alone and recipe.run.capture == "auto" and not session.terms):
         return work
     assert isinstance(trainee.model, Objective)
     trainee.model.masked_loss = masked_loss  # compiled it never returns from a recording, in PyTorch 2.11
@@ -326,6 +329,12 @@ def look(
     line: dict[str, Any] = {"kind": kind, "step": step}
     for name, (config, wanted) in yardsticks.items():
         line[name] = evaluate(trainee.model, recipe.data.shards, config, wanted, session.processes)
+    if recipe.dial.depths:
+        config, shards = yardsticks["protocol"][0], recipe.data.shards
+        line["depths"] = {
+            str(depth): evaluate(trainee.model, shards, config, examples, session.processes, depth=depth)
+            for depth in sorted(set(recipe.dial.depths))
+        }
     session.tell(line | {"time": {"seconds": time.perf_counter() - begun}})
     return line
 

@@ -17,6 +17,7 @@ from litebert.infer.model import load
 from litebert.model.weights import build
 from litebert.recipe import DistillConfig, Recipe
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.dial import check_dial
 from litebert.train.distill import check_teacher, first_weights
 from litebert.train.growth import grown, with_layers
 from litebert.train.objective import pretraining_heads
@@ -102,6 +103,7 @@ def resolve(recipe: Recipe, processes: Processes) -> Recipe:
     phases = tuple(replace(phase, passes=each) for phase, each in zip(recipe.phases, passes, strict=True))
     pretraining_heads(model, recipe.data)
     taught = _with_teacher(recipe, model, tokenizer)
+    check_dial(recipe.dial, model, min(passes))
     for phase in phases:
         examples = recipe.data.examples(phase.length)
         Stream(str(folder), examples, phase.batch, ranks=processes.ranks).examples(check=False)
@@ -125,6 +127,8 @@ def _with_teacher(recipe: Recipe, model: ModelConfig, tokenizer: Tokenizer) -> D
         return config
     if recipe.run.init_from:
         raise UserError("distill.start and run.init_from both say what the student begins with; give one of them")
+    if recipe.dial.depths:
+        raise UserError("a teacher and a dial at once are not possible: distil first, then dial the student")
     config = replace(config, teacher=_folder_of(config.teacher))
     check_teacher(load(config.teacher), config.teacher, config, model, tokenizer)
     return config
