@@ -265,6 +265,23 @@ class TuneConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GuideConfig:
+    """A teacher of the same task. Without one nothing here counts."""
+
+    teacher: str = ""  # a fine-tuned model with the same tokenizer
+    temperature: float = 2.0
+    soft: float = 0.5  # weight of its answers
+    hard: float = 0.5  # of the labels
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.soft < 0 or self.hard < 0 or self.soft + self.hard == 0:
+            raise UserError("soft and hard must not be below 0, nor both 0")
+        if self.temperature <= 0:
+            raise UserError(f"temperature = {self.temperature} must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TuneRecipe:
     """What decides a fine-tuning run."""
 
@@ -273,6 +290,8 @@ class TuneRecipe:
     reading: Reading = field(default_factory=Reading)
     optimizer: OptimizerConfig = OptimizerConfig(kind="adamw", correct_bias=True, eps=1e-8)
     tune: TuneConfig = TuneConfig()
+    distill: GuideConfig = GuideConfig()
+    dial: DialConfig = DialConfig()
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -22,6 +22,7 @@ def finetune(
     text: Annotated[list[str] | None, typer.Option(help="A column with a text; twice for pairs.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="The column to learn; several for several labels.")] = None,
     kind: Annotated[str | None, typer.Option(help="classify, several, regress, tag, answer, choice.")] = None,
+    teacher: Annotated[str | None, typer.Option(help="A model taught the same task, whose answers it follows.")] = None,
     recipe: Annotated[str | None, typer.Option(help="A recipe's name (albert-rte) or a TOML file.")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: tune.rate=2e-5")] = None,
     seeds: Annotated[int, typer.Option(help="So many runs, one a seed: median, best and spread.", min=1)] = 1,
@@ -45,8 +46,10 @@ def finetune(
         if train:  # the settings of a recipe, not its files
             table["task"] = {key: value for key, value in table.get("task", {}).items() if key != "name"}
         table.setdefault("task", {}).update({key: value for key, value in said.items() if value})
+        if teacher:
+            table.setdefault("distill", {})["teacher"] = teacher
         chosen = parse(TuneRecipe, changed(table, sets or []))
-    elif not resume or any(said.values()) or recipe or sets:
+    elif not resume or any(said.values()) or recipe or sets or teacher:
         raise UserError("name the model to teach, or go on with a run by --resume alone")
     from litebert.train.finetune import finetune as teach
     from litebert.train.finetune import finetune_seeds

@@ -5,6 +5,7 @@ Short texts cost what they are: nothing is padded but the few scores of a span o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -153,9 +154,15 @@ def head_of(task: Task) -> str:
     return {"several": "classify"}.get(task.kind, task.kind)
 
 
-def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tensor:
+def state_inputs(network: Network, batch: Batch, passes: int | None = None) -> dict[str, Any]:
+    """What the encoder is called with."""
     types = batch.token_type_ids if network.config.token_types > 1 else None
-    states: Tensor = network.encoder(batch.input_ids, token_type_ids=types, boundaries=batch.boundaries, passes=passes)
+    found = {"input_ids": batch.input_ids, "token_type_ids": types, "boundaries": batch.boundaries}
+    return found | {"passes": passes}
+
+
+def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tensor:
+    states: Tensor = network.encoder(**state_inputs(network, batch, passes))
     return states  # (T, H)
 
 

@@ -30,7 +30,8 @@ from litebert.tasks.answers import Answers, best_threshold, decide, scores
 from litebert.tasks.features import Unit
 from litebert.tasks.taught import Taught, read_taught
 from litebert.train.capture import Replay
-from litebert.train.lesson import Lesson, class_weights, layer_scale, pupil, read_lesson
+from litebert.train.dial import check_dial, drawn
+from litebert.train.lesson import Lesson, class_weights, guide_of, layer_scale, pupil, read_lesson
 from litebert.train.objective import PRECISIONS
 from litebert.train.optim import Lamb, build_optimizer
 from litebert.train.pretrain import KERNELS, NO_MEMORY, Say, Stopped, signals
@@ -116,7 +117,8 @@ def _anywhere(recipe: TuneRecipe) -> TuneRecipe:
 
     task = recipe.task
     task = replace(task, data=whole(task.data), train=whole(task.train), dev=whole(task.dev))
-    return replace(recipe, model=whole(recipe.model), task=task)
+    guide = replace(recipe.distill, teacher=whole(recipe.distill.teacher))
+    return replace(recipe, model=whole(recipe.model), task=task, distill=guide)
 
 
 def _agree(recipe: TuneRecipe | None, run: Run, resume: bool) -> TuneRecipe:
@@ -152,11 +154,13 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
     precision = PRECISIONS[resolve_precision(recipe.tune, device)]
     network = network.to(device, torch.promote_types(precision, torch.float32))
     network.encoder.embeddings.compute = precision
-    tutor = Tutor(network, lesson.taught.task, weights).to(device)
+    teacher = guide_of(recipe, lesson, precision, device)
+    tutor = Tutor(network, lesson.taught.task, weights, teacher, recipe.distill, recipe.dial).to(device)
     scale = partial(layer_scale, network, recipe.tune.layer_decay)
     optimizer = build_optimizer(network, recipe.optimizer, scale)
     if last is not None:
         restore(optimizer, network, moments, state["optimizer_steps"])
+    check_dial(recipe.dial, network.config, network.config.layers)
     if not run.begun():
         run.begin(recipe)
     run.start_metrics(progress.step)
@@ -236,8 +240,9 @@ def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
             some = [train[number] for number in order[first : first + tune.batch]]
             whole = sum(weight_of(unit, task, weights) for unit in some)
             share = to_device(torch.tensor(1 / max(whole, 1e-12)), seat.device)
-            few = recorded(seat)
-            parts = [Part(to_batch(each, task, seat.device, few), share) for each in _parts(some, tune.micro_batch)]
+            few, depth = recorded(seat), drawn(seat.recipe.dial, tune.seed, step)
+            groups = _parts(some, tune.micro_batch)
+            parts = [Part(to_batch(each, task, seat.device, few), share, depth) for each in groups]
             yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), tune.seed * 1_000_003 + step)
             step += 1
 

@@ -8,7 +8,7 @@ import torch
 
 from litebert.config import HeadConfig, UserError
 from litebert.infer.batch import SENTENCE, head_of
-from litebert.infer.model import Model
+from litebert.infer.model import Model, load
 from litebert.model.heads import Network, sentence_shape
 from litebert.model.weights import build
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
@@ -169,6 +169,27 @@ def layer_scale(network: Network, decay: float, name: str) -> float:
         level = max(layer for layer, pair in enumerate(plan) if pair[side] == index) + 1
         return decay ** (top - level)
     return 1.0
+
+
+def guide_of(recipe: TuneRecipe, lesson: Lesson, precision: torch.dtype, device: torch.device) -> Network | None:
+    """The teacher, ready to be asked: it was taught the same task and reads the same pieces."""
+    name = recipe.distill.teacher
+    if not name:
+        return None
+    teacher, task = load(name), lesson.taught.task
+    if teacher.taught is None:
+        raise UserError(f"{name} was taught no task, so it has no answers to teach; fine-tune it first")
+    theirs = teacher.taught.task
+    if (theirs.kind, theirs.labels, theirs.unanswerable) != (task.kind, task.labels, task.unanswerable):
+        raise UserError(f"{name} was taught another task, {theirs.describe()}; here it is {task.describe()}")
+    if teacher.tokenizer is None or teacher.tokenizer.checksum != lesson.tokenizer.checksum:
+        raise UserError(f"{name} reads other pieces than its student; both need the same tokenizer")
+    longest = lesson.taught.reading.length
+    if teacher.config.positions < longest:
+        raise UserError(f"{name} reads {teacher.config.positions} pieces, and texts here have up to {longest}")
+    network = teacher.network.to(device, torch.promote_types(precision, torch.float32)).eval().requires_grad_(False)
+    network.encoder.embeddings.compute = precision
+    return network
 
 
 def class_weights(task: Task, made: Sequence[Unit], config: TaskConfig) -> torch.Tensor | None:
