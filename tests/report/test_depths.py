@@ -70,7 +70,7 @@ def test_each_depth_has_the_scores_of_an_evaluation_at_that_depth(taught, file):
     assert [each["scores"] for each in found["depths"]] == alone
     assert alone[-1] == as_json(taught(), "--data", file)["scores"]
     assert len({json.dumps(scores) for scores in alone}) > 2
-    assert found["counts"] == {"examples": 60}
+    assert found["counts"] == {"examples": 60, "cut": 0}
     assert all(score["error"] >= 0 for each in found["depths"] for score in each["scores"])
 
 
@@ -108,6 +108,14 @@ def test_deeper_takes_longer(taught):
     assert 0 < found.depths[0].seconds < found.depths[1].seconds
 
 
+def test_what_was_cut_is_counted_and_said(taught, tmp_path):
+    file = write_rows(tmp_path / "long.csv", [{"review": "the " * n, "stars": "bad"} for n in (3, 60, 80)])
+    assert as_json(taught(), "--data", file, "--passes", "1,2")["counts"] == {"examples": 3, "cut": 2}
+    text = run(taught(), "--data", file, "--passes", "1,2").stdout
+    assert "note: 2 of 3 texts are longer than the 32 pieces that are read, and were cut" in text
+    assert "note: no example of 'good'" in text
+
+
 def test_the_threshold_is_chosen_anew_at_each_depth(taught):
     rows = questions(30, unanswerable=0.5)
     some = [
@@ -123,6 +131,7 @@ def test_the_threshold_is_chosen_anew_at_each_depth(taught):
     for each in found.depths:
         alone = evaluate([replace(asked[0], passes=each.passes)], some, tune_threshold=True)
         assert each.scores == alone.scores
+    assert any("chosen at each depth on these very questions" in note for note in found.notes)
     assert found.depths[0].scores[0].value > at_depths(asked, some, [2, 6]).depths[0].scores[0].value
 
 

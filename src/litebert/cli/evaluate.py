@@ -49,7 +49,7 @@ def evaluate(
     """Score a fine-tuned model, or several as one, on labelled data; or a pre-trained one on text."""
     request = Request(
         models=models,
-        data=data or Path(),
+        data=data,
         task=task,
         split=split,
         text=tuple(text or ()),
@@ -65,8 +65,6 @@ def evaluate(
             raise UserError("--shards are for a pre-trained model, the rest for a fine-tuned one: say one or the other")
         held_out(models, shards, examples, objective, device, as_json)
         return
-    if data is None:
-        raise UserError("say what to score on: --data FILE, or --task NAME --data FOLDER")
     labelled(request, device, as_json)
 
 
@@ -75,7 +73,7 @@ class Request:
     """What to score, on what and how."""
 
     models: list[str]
-    data: Path = Path()
+    data: Path | None = None
     task: str = ""
     split: str = ""
     text: tuple[str, ...] = ()
@@ -135,6 +133,8 @@ def labelled(request: Request, device: str, as_json: bool) -> None:
     from litebert.train.processes import pick_device
 
     models, data, to = request.models, request.data, request.to
+    if data is None:
+        raise UserError("say what to score on: --data FILE, or --task NAME --data FOLDER")
     where, stop = pick_device(device), settle_of(request.settle, request.from_passes)
     if to is not None:
         check_folder(to)
@@ -182,6 +182,8 @@ def curve(
         rows.append([str(each.passes), *taken, *told, f"{each.seconds:.3f}"])
     taken = ["taken on average"] if found.settle else []
     print_table("", ["passes", *taken, *names, "seconds for 1,000 examples"], rows)
+    for note in found.notes:
+        typer.echo(f"note: {note}")
     if request.to is not None:
         typer.echo(f"wrote {request.to / CURVE}")
 

@@ -12,7 +12,7 @@ Bound = Annotated[
     typer.Option("--settle", metavar="BOUND", help="Stop an example when a pass changes its answer by at most this."),
 ]
 FromPasses = Annotated[
-    int | None, typer.Option(metavar="N", help="With --settle: the first pass after which to stop.  [default: 2]")
+    int | None, typer.Option(metavar="N", help="With --settle: the first pass after which one may stop; default: 2.")
 ]
 
 

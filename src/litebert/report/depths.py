@@ -10,7 +10,7 @@ import torch
 
 from litebert.infer.predict import Asked, listen
 from litebert.infer.settle import Settle
-from litebert.report.evaluation import how_to_decide, parts, tuned
+from litebert.report.evaluation import how_to_decide, notes_on, parts, tuned
 from litebert.tasks.answers import Answers, Said, decide, scores
 from litebert.tasks.example import Example, Task
 from litebert.tasks.metrics import Score
@@ -32,8 +32,10 @@ class Depths:
 
     task: Task
     examples: int
+    cut: int  # examples of which a model did not see everything
     settle: Settle | None
     depths: tuple[Depth, ...]
+    notes: tuple[str, ...]
 
 
 def at_depths(
@@ -51,9 +53,9 @@ def at_depths(
     deep = {number: [replace(model, passes=number) for model in models] for number in sorted(set(passes))}
     saids: dict[int, list[Said]] = {number: [] for number in deep}
     taken: dict[int, list[int]] = {number: [] for number in deep}
-    seconds, done = dict.fromkeys(deep, 0.0), 0
+    seconds, done, cut = dict.fromkeys(deep, 0.0), 0, 0
     for turn, some in enumerate(parts(models, examples)):
-        list(listen(deep[min(deep)], some))
+        cut += sum(lost > 0 for _, _, lost in listen(deep[min(deep)], some))
         for number in list(deep) if turn % 2 == 0 else reversed(deep):
             start = time.perf_counter()
             heard = [said for _, said, _ in listen(deep[number], some, taken[number].append)]
@@ -67,7 +69,12 @@ def at_depths(
         made = scores(task, examples, [decide(here, said) for said in saids[number]])
         mean = sum(taken[number]) / len(taken[number])
         found.append(Depth(number, tuple(made), 1000 * seconds[number] / len(examples), mean))
-    return Depths(task, len(examples), models[0].settle, tuple(found))
+    notes = [*notes_on(models, task, deciding, examples, cut)]
+    if tune_threshold:
+        notes.append(
+            "the threshold for no answer was chosen at each depth on these very questions: expect a little less"
+        )
+    return Depths(task, len(examples), cut, models[0].settle, tuple(found), tuple(notes))
 
 
 def _deciding_part(said: Said) -> Said:
@@ -85,7 +92,7 @@ def as_table(found: Depths, models: Sequence[Asked], names: Sequence[str], data:
         "models": list(names),
         "data": data,
         "task": asdict(found.task),
-        "counts": {"examples": found.examples},
+        "counts": {"examples": found.examples, "cut": found.cut},
         "settle": None if found.settle is None else asdict(found.settle),
         "machine": {
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
@@ -102,4 +109,5 @@ def as_table(found: Depths, models: Sequence[Asked], names: Sequence[str], data:
             }
             for each in found.depths
         ],
+        "notes": list(found.notes),
     }

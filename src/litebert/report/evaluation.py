@@ -168,7 +168,7 @@ def evaluate(
         calibration=calibrate(pairs) if pairs else None,
         points=tuple(_points(examples, guesses)) if task.kind == "regress" else (),
         worst=worst(task, examples, guesses, sure),
-        notes=tuple(_notes(models, task, deciding, examples, cut, tune_threshold)),
+        notes=(*notes_on(models, task, deciding, examples, cut), *_threshold(deciding, tune_threshold)),
         passes=sum(passes) / len(passes) if models[0].settle or models[0].passes else None,
     )
 
@@ -295,9 +295,10 @@ def _points(examples: Sequence[Example], guesses: Sequence[Any]) -> Iterable[tup
     return zip(golds, guesses, strict=True)
 
 
-def _notes(
-    models: Sequence[Asked], task: Task, deciding: Task, examples: Sequence[Example], cut: int, tuned: bool
+def notes_on(
+    models: Sequence[Asked], task: Task, deciding: Task, examples: Sequence[Example], cut: int
 ) -> Iterable[str]:
+    """What a reader of the scores should know."""
     if len(models) > 1:
         yield f"what {len(models)} models say is averaged"
     if cut:
@@ -309,6 +310,9 @@ def _notes(
         yield f"no example of {', '.join(map(repr, lacking[:5]))}{more}: the scores say nothing of it"
     if task.kind == "answer" and not deciding.unanswerable and any(not example.target for example in examples):
         yield "some questions have no answer, and the model was taught that all have one: it always answers"
+
+
+def _threshold(deciding: Task, tuned: bool) -> Iterable[str]:
     if tuned:
         yield (
             f"the threshold for no answer, {deciding.threshold:.3f}, was chosen on these very questions: "
