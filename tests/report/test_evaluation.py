@@ -186,7 +186,9 @@ def test_an_answer_is_as_probable_as_that_there_is_one_and_that_it_is_this():
 
 def test_several_labels_are_as_many_decisions(taught, monkeypatch):
     said = np.array([0.9, 0.2])
-    monkeypatch.setattr(evaluation, "listen", lambda models, some: [(each, said, 0) for each in some])
+    monkeypatch.setattr(
+        evaluation, "listen", lambda models, some, took: [took(1)] and [(each, said, 0) for each in some]
+    )
     found = evaluate(ask(["m"], [taught("several")]), [example(("red", "blue"))])
     assert [(each.count, each.accuracy) for each in found.calibration.bins if each.count] == [(1, 0.0), (1, 1.0)]
     assert found.calibration.error == pytest.approx((0.8 + 0.1) / 2)

@@ -98,6 +98,10 @@ def test_evaluate_gives_the_score_that_ended_the_run(train, shards):
         assert found[0][name] == pytest.approx(value, rel=1e-5), name
     table = CliRunner().invoke(app, words).output
     assert f"{100 * final['order_accuracy']:.2f} ± {100 * final['order_accuracy_error']:.2f}" in table
+    depths = json.loads(CliRunner().invoke(app, [*words, "--passes", "2,4", "--json"]).stdout)
+    assert [each["passes"] for each in depths] == [2, 4]
+    assert depths[1] == found[0]
+    assert depths[0]["masked_loss"] != depths[1]["masked_loss"]
     words = CliRunner().invoke(app, [*words, "--objective", "mlm", "--json"])
     assert "order_accuracy" not in json.loads(words.stdout)[0]
 

@@ -7,6 +7,13 @@ from typing import Annotated, Any
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print plain JSON.")]
+Bound = Annotated[
+    float | None,
+    typer.Option("--settle", metavar="BOUND", help="Stop an example when a pass changes its answer by at most this."),
+]
+FromPasses = Annotated[
+    int | None, typer.Option(metavar="N", help="With --settle: the first pass after which one may stop; default: 2.")
+]
 
 
 def progress(what: str) -> None:

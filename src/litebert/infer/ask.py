@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from litebert.config import UserError
+from litebert.infer.batch import SENTENCE
 from litebert.infer.predict import Asked, asked, listen
+from litebert.infer.settle import Settle, settle_of
 from litebert.tasks.answers import Answers, decide, probability
 from litebert.tasks.example import Example, Kind, Target
 
@@ -22,10 +24,12 @@ class Told:
     probabilities: dict[str, float]  # of every label; of the answers it thinks of; of the options, "0", "1", …
 
 
-def ready(model: "Model", kinds: tuple[Kind, ...], what: str) -> Asked:
+def ready(
+    model: "Model", kinds: tuple[Kind, ...], what: str, passes: int | None, settle: Settle | None = None
+) -> Asked:
     """The model where it is, if it was taught something of these kinds."""
     weights = model.encoder.embeddings.words.weight
-    found = asked(model, weights.device, model.encoder.embeddings.compute or weights.dtype)
+    found = asked(model, weights.device, model.encoder.embeddings.compute or weights.dtype, passes, settle)
     if found.task.kind not in kinds:
         raise UserError(f"this model was taught {found.task.describe()}; it cannot {what}")
     return found
@@ -47,30 +51,43 @@ def tell(model: Asked, examples: Sequence[Example]) -> list[Told]:
     return found
 
 
-def classify(model: "Model", texts: Sequence[str | tuple[str, str]]) -> list[Told]:
+def classify(
+    model: "Model",
+    texts: Sequence[str | tuple[str, str]],
+    passes: int | None = None,
+    settle: float | None = None,
+    from_passes: int | None = None,
+) -> list[Told]:
     if isinstance(texts, str):
         raise UserError("texts is a single text; give a list of them")
     pairs = [(each,) if isinstance(each, str) else tuple(each) for each in texts]
-    chosen = ready(model, ("classify", "several", "regress"), "classify")
+    chosen = ready(model, SENTENCE, "classify", passes, settle_of(settle, from_passes))
     return tell(chosen, [Example(key=str(n), texts=pair, where=f"text {n}") for n, pair in enumerate(pairs)])
 
 
-def tag(model: "Model", sentences: Sequence[str | Sequence[str]]) -> list[Told]:
+def tag(model: "Model", sentences: Sequence[str | Sequence[str]], passes: int | None = None) -> list[Told]:
     """A sentence is a list of words, or a text whose words stand apart by spaces."""
     if isinstance(sentences, str):
         raise UserError("sentences is a single text; give a list of them")
     words = [tuple(each.split() if isinstance(each, str) else each) for each in sentences]
-    chosen = ready(model, ("tag",), "tag words")
+    chosen = ready(model, ("tag",), "tag words", passes)
     return tell(chosen, [Example(key=str(n), texts=each, where=f"sentence {n}") for n, each in enumerate(words)])
 
 
-def answer(model: "Model", question: str, passage: str) -> Told:
-    chosen = ready(model, ("answer",), "answer questions")
+def answer(model: "Model", question: str, passage: str, passes: int | None = None) -> Told:
+    chosen = ready(model, ("answer",), "answer questions", passes)
     return tell(chosen, [Example(key="0", texts=(question, passage), where="the question")])[0]
 
 
-def choose(model: "Model", passage: str, options: Sequence[str]) -> Told:
-    chosen = ready(model, ("choice",), "choose among options")
+def choose(
+    model: "Model",
+    passage: str,
+    options: Sequence[str],
+    passes: int | None = None,
+    settle: float | None = None,
+    from_passes: int | None = None,
+) -> Told:
+    chosen = ready(model, ("choice",), "choose among options", passes, settle_of(settle, from_passes))
     if len(options) < 2:
         raise UserError(f"{len(options)} options leave nothing to choose; give two or more")
     return tell(chosen, [Example(key="0", texts=(passage, *options), where="the choice")])[0]

@@ -154,10 +154,13 @@ def head_of(task: Task) -> str:
     return {"several": "classify"}.get(task.kind, task.kind)
 
 
+def types_of(network: Network, batch: Batch) -> Tensor | None:
+    return batch.token_type_ids if network.config.token_types > 1 else None
+
+
 def state_inputs(network: Network, batch: Batch, passes: int | None = None) -> dict[str, Any]:
     """What the encoder is called with."""
-    types = batch.token_type_ids if network.config.token_types > 1 else None
-    found = {"input_ids": batch.input_ids, "token_type_ids": types, "boundaries": batch.boundaries}
+    found = {"input_ids": batch.input_ids, "token_type_ids": types_of(network, batch), "boundaries": batch.boundaries}
     return found | {"passes": passes}
 
 
@@ -181,6 +184,20 @@ def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> T
     both = torch.cat([logits, torch.ones_like(logits[:, :1])], 1)  # their sums, and how many they are
     sums = logits.new_zeros(batch.units, both.shape[1]).index_add(0, batch.unit, both)
     return sums[:, :-1] / sums[:, -1:]
+
+
+def unit_shares(network: Network, states: Tensor, batch: Batch, task: Task) -> Tensor:
+    """What sentence heads and choices say: the probability of each label or option, or the number; (B, C)."""
+    logits = unit_scores(network, states, batch, task)
+    if task.kind == "regress":
+        return logits
+    return logits.sigmoid() if task.kind == "several" else logits.softmax(-1)
+
+
+def on_host(shares: Tensor, task: Task, some: Sequence[Unit]) -> list[np.ndarray]:
+    """A row a unit; of a choice as long as it has options."""
+    values = shares.double().cpu().numpy()
+    return [row[: len(unit.ids)] if task.kind == "choice" else row for row, unit in zip(values, some, strict=True)]
 
 
 def span_scores(network: Network, states: Tensor, batch: Batch) -> Tensor:

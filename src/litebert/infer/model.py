@@ -57,21 +57,37 @@ class Model:
         """The likeliest pieces for each mask in a text, best first."""
         return fill(self, text, top, passes)
 
-    def classify(self, texts: Sequence[str | tuple[str, str]]) -> list[Told]:
-        """The label, the labels or the number of each text or pair of texts."""
-        return ask.classify(self, texts)
+    def classify(
+        self,
+        texts: Sequence[str | tuple[str, str]],
+        *,
+        passes: int | None = None,
+        settle: float | None = None,
+        from_passes: int | None = None,
+    ) -> list[Told]:
+        """The label, the labels or the number of each text or pair of texts. `settle`: a text stops after the pass that
+        changed its answer by no more than this, at the earliest after `from_passes` (2)."""
+        return ask.classify(self, texts, passes, settle, from_passes)
 
-    def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[Told]:
+    def tag(self, sentences: Sequence[str | Sequence[str]], *, passes: int | None = None) -> list[Told]:
         """A tag for each word of each sentence."""
-        return ask.tag(self, sentences)
+        return ask.tag(self, sentences, passes)
 
-    def answer(self, question: str, passage: str) -> Told:
+    def answer(self, question: str, passage: str, *, passes: int | None = None) -> Told:
         """What the passage says to a question, in its own words."""
-        return ask.answer(self, question, passage)
+        return ask.answer(self, question, passage, passes)
 
-    def choose(self, passage: str, options: Sequence[str]) -> Told:
-        """Which of the options, each a question with its answer, fits the passage."""
-        return ask.choose(self, passage, options)
+    def choose(
+        self,
+        passage: str,
+        options: Sequence[str],
+        *,
+        passes: int | None = None,
+        settle: float | None = None,
+        from_passes: int | None = None,
+    ) -> Told:
+        """Which of the options, each a question with its answer, fits the passage. `settle`: as for `classify`."""
+        return ask.choose(self, passage, options, passes, settle, from_passes)
 
     def embed(
         self,

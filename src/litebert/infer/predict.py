@@ -1,6 +1,6 @@
 """Examples -> what a model says of each, in their order, a few at a time: any number of them takes the same memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,19 @@ import numpy as np
 import torch
 
 from litebert.config import Reading, UserError
-from litebert.infer.batch import Batch, batches, beam_answers, head_of, span_scores, states_of, to_batch, unit_scores
+from litebert.infer.batch import (
+    Batch,
+    batches,
+    beam_answers,
+    head_of,
+    on_host,
+    span_scores,
+    states_of,
+    to_batch,
+    unit_scores,
+    unit_shares,
+)
+from litebert.infer.settle import Settle, check_settle, settled
 from litebert.model.heads import Network
 from litebert.tasks.answers import Answers, Said, average
 from litebert.tasks.example import Example, Task
@@ -33,42 +45,80 @@ class Asked:
     task: Task
     reading: Reading
     device: torch.device
+    passes: int | None = None  # of a shared trunk; None: as it was trained
+    settle: Settle | None = None  # None: every example takes them all
+
+    @property
+    def most(self) -> int:
+        """Passes that an example takes if it does not settle before."""
+        return self.network.config.layers if self.passes is None else self.passes
 
 
-def asked(model: "Model", device: torch.device | str = "cpu", precision: torch.dtype | None = None) -> Asked:
-    """A model that was taught a task, ready to answer; on a GPU in bf16, unless another type is said."""
+@dataclass(frozen=True)
+class Heard:
+    """What a model says of one example."""
+
+    said: Said
+    lost: int  # pieces that it did not see
+    passes: int  # that it took
+
+
+def asked(
+    model: "Model",
+    device: torch.device | str = "cpu",
+    precision: torch.dtype | None = None,
+    passes: int | None = None,
+    settle: Settle | None = None,
+) -> Asked:
+    """A model that was taught a task, ready to answer; on a GPU in bf16, unless another type is said. What it cannot do
+    is said here, before anything is read."""
     if model.taught is None:
         heads = ", ".join(model.heads) or "none"
         raise UserError(f"this model was taught no task (its heads: {heads}); teach it one by: litebert finetune")
     if model.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot read texts")
+    model.encoder.trunk.walk(passes)
+    if settle is not None:
+        check_settle(settle, model.config, model.taught.task, model.config.layers if passes is None else passes)
     network = model.network.to(device).eval()
     usual = torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
     network.encoder.embeddings.compute = precision or usual
-    return Asked(network, model.tokenizer, model.taught.task, model.taught.reading, torch.device(device))
+    taught = model.taught
+    return Asked(network, model.tokenizer, taught.task, taught.reading, torch.device(device), passes, settle)
 
 
-def ask(names: Sequence[str], loaded: Sequence["Model"], device: torch.device | str = "cpu") -> list[Asked]:
+def ask(
+    names: Sequence[str],
+    loaded: Sequence["Model"],
+    device: torch.device | str = "cpu",
+    passes: int | None = None,
+    settle: Settle | None = None,
+) -> list[Asked]:
     """Several models ready to answer together; one that cannot is named."""
     found = []
     for name, model in zip(names, loaded, strict=True):
         try:
-            found.append(asked(model, device))
+            found.append(asked(model, device, passes=passes, settle=settle))
         except UserError as problem:
             raise UserError(f"{name}: {problem}") from None
     check_ensemble(found)
     return found
 
 
-def listen(models: Sequence[Asked], examples: Iterable[Example]) -> Iterator[tuple[Example, Said, int]]:
-    """Each example, what the models say of it on average, and how many of its pieces they did not see."""
+def listen(
+    models: Sequence[Asked], examples: Iterable[Example], took: Callable[[int], object] = lambda passes: None
+) -> Iterator[tuple[Example, Said, int]]:
+    """Each example, what the models say of it on average, and how many of its pieces they did not see. `took` hears
+    the passes of each model on each example."""
     check_ensemble(models)
     source = iter(examples)
     while some := list(islice(source, AT_ONCE)):
         heard = [say(model, some) for model in models]
         for number, example in enumerate(some):
-            lost = max(each[number][1] for each in heard)
-            yield example, average([each[number][0] for each in heard]), lost
+            here = [each[number] for each in heard]
+            for one in here:
+                took(one.passes)
+            yield example, average([one.said for one in here]), max(one.lost for one in here)
 
 
 def check_ensemble(models: Sequence[Asked]) -> Task:
@@ -86,24 +136,34 @@ def check_ensemble(models: Sequence[Asked]) -> Task:
 
 
 @torch.no_grad()
-def say(model: Asked, examples: Sequence[Example]) -> list[tuple[Said, int]]:
-    """What one model says of some examples, and the pieces of each that it did not see."""
+def say(model: Asked, examples: Sequence[Example]) -> list[Heard]:
+    """What one model says of some examples."""
     made = list(units(model.tokenizer, model.task, [replace(each, target=None) for each in examples], model.reading))
-    network, task = model.network, model.task
-    raw: list[Any] = [None] * len(made)
+    raw: list[tuple[Any, int]] = [(None, 0)] * len(made)
     for numbers in batches(made, PIECES.get(model.device.type, 1 << 12)):
-        some = [made[number] for number in numbers]
-        batch = to_batch(some, task, model.device)
-        states = states_of(network, batch)
-        for number, found in zip(numbers, _read(network, states, batch, task, some, model.reading), strict=True):
+        for number, found in zip(numbers, _together(model, [made[number] for number in numbers]), strict=True):
             raw[number] = found
     mine: list[list[int]] = [[] for _ in examples]
     for number, unit in enumerate(made):
         mine[unit.example].append(number)
     return [
-        (_merge(task, example, [(made[at], raw[at]) for at in own]), max((made[at].lost for at in own), default=0))
+        Heard(
+            _merge(model.task, example, [(made[at], raw[at][0]) for at in own]),
+            max((made[at].lost for at in own), default=0),
+            max((raw[at][1] for at in own), default=0),
+        )
         for example, own in zip(examples, mine, strict=True)
     ]
+
+
+def _together(model: Asked, some: Sequence[Unit]) -> list[tuple[Any, int]]:
+    """What each unit of a batch says, and the passes it took."""
+    network, task = model.network, model.task
+    if model.settle is not None:
+        return settled(network, task, some, model.device, model.settle, model.most)
+    batch = to_batch(some, task, model.device)
+    states = states_of(network, batch, model.passes)
+    return [(found, model.most) for found in _read(network, states, batch, task, some, model.reading)]
 
 
 def _read(
@@ -117,17 +177,13 @@ def _read(
         for unit, each in zip(rows, windows, strict=True):
             found[unit] = _candidates(some[unit], *each, reading)
         return found
-    logits = unit_scores(network, states, batch, task)
     if task.kind == "tag":
+        logits = unit_scores(network, states, batch, task)
         sizes = [len(some[unit].ids[0]) for unit in rows]
         parts = torch.split(logits[: sum(sizes)].softmax(-1).double().cpu(), sizes)
         by_unit = dict(zip(rows, parts, strict=True))
         return [by_unit[unit].numpy() for unit in range(len(some))]
-    if task.kind == "regress":
-        return list(logits.double().cpu().numpy())
-    shares = logits.sigmoid() if task.kind == "several" else logits.softmax(-1)
-    values = shares.double().cpu().numpy()
-    return [row[: len(unit.ids)] if task.kind == "choice" else row for row, unit in zip(values, some, strict=True)]
+    return list(on_host(unit_shares(network, states, batch, task), task, some))
 
 
 def _spans(network: Network, states: torch.Tensor, batch: Batch) -> Iterator[tuple[Any, Any, Any, float]]:

@@ -49,7 +49,11 @@ def predict_file(
     task = check_ensemble(models)
     _check(task, form, to)
     partial, progress = (to.with_name(f"{to.name}.{ending}") for ending in ("partial", "progress"))
-    counts = {"rows": 0, "cut": 0, "bytes": 0, "resumed": 0}
+    counts = {"rows": 0, "cut": 0, "bytes": 0, "resumed": 0, "passes": 0}
+
+    def took(passes: int) -> None:
+        counts["passes"] += passes
+
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         if progress.exists() and partial.exists():
@@ -63,7 +67,7 @@ def predict_file(
                 file.write(_head(task, form))
             source = islice(examples, counts["rows"], None)
             while some := list(islice(source, AT_ONCE)):
-                for example, said, lost in listen(models, some):
+                for example, said, lost in listen(models, some, took):
                     file.write(_row(task, form, example, said, counts["rows"]))
                     counts["rows"] += 1
                     counts["cut"] += lost > 0
@@ -102,8 +106,8 @@ def _left(progress: Path, asked: dict[str, Any]) -> dict[str, int]:
     found = read_json(progress)
     if found.get("asked") != json.loads(json.dumps(asked)):
         raise UserError(
-            f"{progress} was left by another command (other models, rows or format); remove it and the .partial beside "
-            "it to begin anew"
+            f"{progress} was left by another command (other models, rows, format, passes or bound); remove it and the "
+            ".partial beside it to begin anew"
         )
     return dict(found["counts"])
 

@@ -4,7 +4,7 @@ Several models are an ensemble: what they say is averaged before anything is dec
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from pathlib import Path
@@ -88,6 +88,7 @@ class Evaluation:
     points: tuple[tuple[float, float], ...] = ()  # regress: what is right, what was said
     worst: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
+    passes: float | None = None  # that an example took on average, where it was said how many
 
 
 def read_examples(
@@ -143,18 +144,17 @@ def evaluate(
     """Ask the models about every example and compare. `task` says what is scored (default: what was taught);
     `say` hears how many examples are done."""
     task = task or models[0].task
-    deciding = _deciding(models, task, tune_threshold)
+    deciding = how_to_decide(models, task, tune_threshold)
     saids: list[Said] = []
-    cut, step = 0, A_FEW if models[0].device.type == "cpu" else AT_ONCE
-    for first in range(0, len(examples), step):
-        for _, said, lost in listen(models, examples[first : first + step]):
+    passes: list[int] = []
+    cut = 0
+    for some in parts(models, examples):
+        for _, said, lost in listen(models, some, passes.append):
             saids.append(said)
             cut += lost > 0
         say(len(saids))
     if tune_threshold:
-        golds: list[Any] = [example.target for example in examples]
-        best = best_threshold(golds, [said for said in saids if isinstance(said, Answers)])
-        deciding = replace(deciding, threshold=best)
+        deciding = tuned(deciding, examples, saids)
     guesses = [decide(deciding, said) for said in saids]
     sure = [probability(deciding, said, guess) for said, guess in zip(saids, guesses, strict=True)]
     pairs = [pair for each in zip(examples, guesses, saids, sure, strict=True) for pair in _certain(deciding, *each)]
@@ -168,11 +168,25 @@ def evaluate(
         calibration=calibrate(pairs) if pairs else None,
         points=tuple(_points(examples, guesses)) if task.kind == "regress" else (),
         worst=worst(task, examples, guesses, sure),
-        notes=tuple(_notes(models, task, deciding, examples, cut, tune_threshold)),
+        notes=(*notes_on(models, task, deciding, examples, cut), *_threshold(deciding, tune_threshold)),
+        passes=sum(passes) / len(passes) if models[0].settle or models[0].passes else None,
     )
 
 
-def _deciding(models: Sequence[Asked], task: Task, tune_threshold: bool) -> Task:
+def parts(models: Sequence[Asked], examples: Sequence[Example]) -> Iterator[Sequence[Example]]:
+    """As many at a time as give a sign of life now and then."""
+    step = A_FEW if models[0].device.type == "cpu" else AT_ONCE
+    return (examples[first : first + step] for first in range(0, len(examples), step))
+
+
+def tuned(deciding: Task, examples: Sequence[Example], saids: Sequence[Said]) -> Task:
+    """With the threshold for no answer that suits these very questions best."""
+    golds: list[Any] = [example.target for example in examples]
+    best = best_threshold(golds, [said for said in saids if isinstance(said, Answers)])
+    return replace(deciding, threshold=best)
+
+
+def how_to_decide(models: Sequence[Asked], task: Task, tune_threshold: bool) -> Task:
     """How what is said becomes a guess: labels in the models' order, and their threshold if there may be no answer."""
     first = check_ensemble(models)
     silent = first.unanswerable and task.unanswerable
@@ -281,9 +295,10 @@ def _points(examples: Sequence[Example], guesses: Sequence[Any]) -> Iterable[tup
     return zip(golds, guesses, strict=True)
 
 
-def _notes(
-    models: Sequence[Asked], task: Task, deciding: Task, examples: Sequence[Example], cut: int, tuned: bool
+def notes_on(
+    models: Sequence[Asked], task: Task, deciding: Task, examples: Sequence[Example], cut: int
 ) -> Iterable[str]:
+    """What a reader of the scores should know."""
     if len(models) > 1:
         yield f"what {len(models)} models say is averaged"
     if cut:
@@ -295,6 +310,9 @@ def _notes(
         yield f"no example of {', '.join(map(repr, lacking[:5]))}{more}: the scores say nothing of it"
     if task.kind == "answer" and not deciding.unanswerable and any(not example.target for example in examples):
         yield "some questions have no answer, and the model was taught that all have one: it always answers"
+
+
+def _threshold(deciding: Task, tuned: bool) -> Iterable[str]:
     if tuned:
         yield (
             f"the threshold for no answer, {deciding.threshold:.3f}, was chosen on these very questions: "

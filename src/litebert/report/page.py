@@ -12,10 +12,12 @@ from typing import Any
 from litebert.config import UserError
 from litebert.files import replace_file
 from litebert.report.cases import Case
+from litebert.report.depths import Depths
 from litebert.report.evaluation import Calibration, Confusion, Evaluation
-from litebert.report.pictures import NAMES, NUMBERED, draw, new_figure
+from litebert.report.pictures import NAMES, NUMBERED, draw, draw_depths, new_figure
 
 PAGE, FIGURES = "index.html", "report.json"
+CURVE, DEPTHS = "passes.png", "passes.json"
 MISTAKES = 30  # that are listed where a confusion has too many labels for a table
 
 STYLE = """
@@ -52,6 +54,7 @@ def as_table(found: Evaluation, models: Sequence[str], data: str, command: str) 
         "data": data,
         "task": asdict(found.task),
         "counts": {"examples": found.examples, "cut": found.cut},
+        "passes": found.passes,
         "scores": [asdict(each) for each in found.scores],
         "labels": labels,
         "confusion": None if found.confusion is None else asdict(found.confusion),
@@ -69,11 +72,21 @@ def write_report(folder: Path, found: Evaluation, models: Sequence[str], data: s
         FIGURES: (json.dumps(table, indent=1, ensure_ascii=False) + "\n").encode(),
         PAGE: page(found, models, data, command, pictures).encode(),
     }
+    return _write(folder, files, set(NAMES) - set(pictures))
+
+
+def write_depths(folder: Path, found: Depths, table: Mapping[str, Any]) -> list[Path]:
+    """The curve of score against time as a picture, and its figures."""
+    text = json.dumps(table, indent=1, ensure_ascii=False) + "\n"
+    return _write(folder, {CURVE: draw_depths(found), DEPTHS: text.encode()})
+
+
+def _write(folder: Path, files: Mapping[str, bytes], gone: Iterable[str] = ()) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             replace_file(folder / name, content)
-        for name in set(NAMES) - set(pictures):
+        for name in gone:
             (folder / name).unlink(missing_ok=True)
     except OSError as problem:
         raise UserError(f"cannot write {folder}: {problem.strerror}; say another folder by --to") from None
@@ -83,9 +96,10 @@ def write_report(folder: Path, found: Evaluation, models: Sequence[str], data: s
 def page(found: Evaluation, models: Sequence[str], data: str, command: str, pictures: Mapping[str, bytes]) -> str:
     """HTML with the figures inside it."""
     title = f"{' + '.join(Path(name).name for name in models)} on {found.task.name or Path(data).name}"
+    passes = "" if found.passes is None else f"; {found.passes:.2f} passes on average"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f"<p>{escape(found.task.describe())}; {found.examples:,} examples. <code>{escape(command)}</code></p>",
+        f"<p>{escape(found.task.describe())}; {found.examples:,} examples{passes}. <code>{escape(command)}</code></p>",
         *(f"<p>Note: {escape(note)}.</p>" for note in found.notes),
         "<h2>Scores</h2>",
         _rows(

@@ -1,10 +1,12 @@
-"""An `Evaluation` -> its figures as PNG: confusion, calibration, guesses against what is right, confidences."""
+"""An `Evaluation` -> its figures as PNG: confusion, calibration, guesses against what is right, confidences; and a
+model at several depths -> the curve of score against time."""
 
 import warnings
 from io import BytesIO
 from typing import Any
 
 from litebert.config import UserError
+from litebert.report.depths import Depths
 from litebert.report.evaluation import BINS, Calibration, Confusion, Evaluation
 
 NUMBERED = 20  # labels up to which every cell of a confusion says its count
@@ -23,6 +25,26 @@ def draw(found: Evaluation) -> dict[str, bytes]:
     if found.points:
         pictures["scatter.png"] = _scatter(found.points)
     return pictures
+
+
+def draw_depths(found: Depths) -> bytes:
+    """The first score of each depth over the time it costs, and over the passes."""
+    figure = new_figure(11, 4.5)
+    left, right = figure.subplots(1, 2, sharey=True)
+    first = [each.scores[0] for each in found.depths]
+    heights, errors = (
+        [100 * value for value in side] for side in zip(*((s.value, s.error) for s in first), strict=True)
+    )
+    times = [each.seconds for each in found.depths]  # of 1,000 examples: the milliseconds of one
+    passes = [each.passes for each in found.depths]
+    for axes, across in ((left, times), (right, [each.taken for each in found.depths])):
+        axes.errorbar(across, heights, errors, marker="o", color=INK, capsize=3)
+    for x, y, number in zip(times, heights, passes, strict=True):
+        left.annotate(str(number), (x, y), xytext=(4, 5), textcoords="offset points", fontsize=9)
+    right.xaxis.get_major_locator().set_params(integer=True)
+    _plain(left, "milliseconds an example (beside each point its passes)", f"{first[0].name} × 100 ± standard error")
+    _plain(right, "passes" if found.settle is None else "passes that an example took, on average", "")
+    return _png(figure)
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -86,7 +86,13 @@ def evaluate(
 
 
 def score_model(
-    model: Model, folder: str, objective: str, wanted: int, device: torch.device, say: Callable[[int], object]
+    model: Model,
+    folder: str,
+    objective: str,
+    wanted: int,
+    device: torch.device,
+    say: Callable[[int], object],
+    passes: int = 0,  # 0: as it was trained
 ) -> dict[str, Any]:
     """A trained model by the protocol, on the held-out documents of any shards of its tokenizer."""
     if "mlm" not in model.heads:
@@ -99,11 +105,13 @@ def score_model(
         raise UserError(f"objective = {objective!r}; allowed: auto, {', '.join(PAIR)}")
     if objective != "mlm" and "pair" not in model.heads:
         raise UserError(f"objective = {objective!r} asks a pair head, and this model has none; use 'mlm'")
+    model.encoder.trunk.walk(passes or None)
     Corpus(folder, "held-out").check_tokenizer(model.tokenizer.checksum)
     config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     guesser = build_objective(model.network.to(device), precision, compiled=False, checkpointing=False)
-    return evaluate(guesser, folder, config, wanted, Processes(device), say) | {"objective": objective}
+    found = evaluate(guesser, folder, config, wanted, Processes(device), say, passes)
+    return found | {"objective": objective, "passes": passes or model.config.layers}
 
 
 def count(guesses: Guesses, micro: Micro, like: Tensor) -> Tensor:
