@@ -202,6 +202,73 @@ class ExampleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillConfig:
+    """A teacher, and what each way of learning from it weighs. Without a teacher nothing here counts."""
+
+    teacher: str = ""  # a model's folder, a run's directory or a hub name
+    start: Literal["teacher", "fresh"] = "teacher"  # teacher: every other layer of it, or as many as there are
+    temperature: float = 2.0
+    soft: float = 5.0  # its probabilities
+    masked: float = 2.0  # the masked pieces themselves
+    cosine: float = 1.0  # the direction of the last states
+    hidden: float = 0.0  # the states of matched layers
+    attention: float = 0.0  # who looks at whom in matched layers
+    where: Literal["all", "masked"] = "all"  # the pieces whose probabilities are taught
+    top: int = 0  # of each the likeliest so many, the rest as one; 0: all of them
+    cache: str = ""  # a folder that keeps them for another epoch or run
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, "top", 0)
+        if self.cache and not self.top:
+            raise UserError("cache keeps the likeliest answers only; say how many of each: top = 64")
+        if self.cache and (self.cosine or self.hidden or self.attention):
+            raise UserError("cache keeps probabilities, not states; set cosine, hidden and attention to 0, or no cache")
+        for name in ("soft", "masked", "cosine", "hidden", "attention"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
+        if self.temperature <= 0:
+            raise UserError(f"temperature = {self.temperature} must be above 0")
+        if not (self.soft or self.masked or self.cosine or self.hidden or self.attention):
+            raise UserError("every weight in [distill] is 0: there is nothing to learn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DialConfig:
+    """Depths at which one shared layer learns to answer too."""
+
+    depths: tuple[int, ...] = ()  # passes, of which each step draws one; none: no dial
+    weight: float = 1.0  # of the shallow answer's own losses
+    soft: float = 1.0  # of the deep answer as its teacher
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if any(depth < 1 for depth in self.depths):
+            raise UserError(f"depths = {list(self.depths)} must be at least 1")
+        if self.weight < 0 or self.soft < 0:
+            raise UserError("weight and soft must not be below 0")
+        if self.depths and not (self.weight or self.soft):
+            raise UserError("weight and soft are both 0: the depths would learn nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuideConfig:
+    """A teacher of the same task. Without one nothing here counts."""
+
+    teacher: str = ""  # a fine-tuned model with the same tokenizer
+    temperature: float = 2.0
+    soft: float = 0.5  # weight of its answers
+    hard: float = 0.5  # of the labels
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.soft < 0 or self.hard < 0 or self.soft + self.hard == 0:
+            raise UserError("soft and hard must not be below 0, nor both 0")
+        if self.temperature <= 0:
+            raise UserError(f"temperature = {self.temperature} must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """How texts become sequences. It travels with the model, so that what it is asked looks like what it learned."""
 

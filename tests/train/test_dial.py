@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from litebert.cli.train import as_text
-from litebert.config import HeadConfig, UserError
+from litebert.config import DialConfig, HeadConfig, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.pack import pack
 from litebert.model.weights import build
-from litebert.recipe import DataConfig, DialConfig
+from litebert.recipe import DataConfig
 from litebert.train import dial as module
 from litebert.train.dial import Dialled, drawn, terms
 from litebert.train.feed import to_micro

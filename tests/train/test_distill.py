@@ -1,5 +1,6 @@
 """Distillation: the losses by hand, a student that equals its teacher, every other layer, and runs that resume."""
 
+import json
 import os
 import re
 import signal
@@ -11,19 +12,19 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from litebert.cli import app
-from litebert.config import HeadConfig, ModelConfig, UserError
+from litebert.config import DistillConfig, HeadConfig, ModelConfig, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.pack import pack
 from litebert.export.hf import export_hf
 from litebert.infer.model import Model, load
 from litebert.model.encoder import attention_maps
 from litebert.model.weights import build
-from litebert.recipe import DataConfig, DistillConfig, apply_sets, load_recipe, to_toml
+from litebert.recipe import DataConfig, apply_sets, load_recipe, to_toml
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import distill as module
 from litebert.train.distill import Pupil, padded, terms
 from litebert.train.feed import to_micro
-from litebert.train.objective import build_objective
+from litebert.train.objective import build_objective, read_inputs
 from litebert.train.pretrain import Stopped
 from tests.conftest import FAMILIES
 from tests.train.conftest import MODEL
@@ -161,6 +162,7 @@ def test_every_switch_changes_what_is_learned(train, taught_by):
         {"attention": 1.0},
         {"temperature": 1.0},
         {"where": "masked"},
+        {"top": 4},
         {"start": "fresh"},
     ):
         changed, _ = train(**settings(teacher, **change))
@@ -231,6 +233,91 @@ def test_stopped_and_resumed_equals_never_stopped(train, taught_by, monkeypatch)
     monkeypatch.undo()
     again, _ = train(folder=whole.parent / "half", resume=True, **settings(teacher))
     assert same(weights(whole), weights(again))
+
+
+def test_the_likeliest_answers_and_the_rest_as_one(member, micro):
+    """By hand in float64; with as many as there are pieces it is the whole loss."""
+    student, teacher = member(layers=2), member(seed=2)
+    size = teacher.config.vocab_size
+    whole, every, few = (
+        pupil(student, teacher, cosine=0.0, where="masked", top=top)(micro).more.item() for top in (0, size, 3)
+    )
+    assert every == pytest.approx(whole, rel=1e-4)
+    states = [model.network.encoder(**read_inputs(model.network, micro)) for model in (student, teacher)]
+    at = micro.positions[: micro.packed.masked].long()
+    q, p = (
+        (model.network.heads["mlm"](each, model.network.encoder.embeddings.words.weight, at) / 2).softmax(-1)
+        for model, each in zip((student, teacher), states, strict=True)
+    )
+    best = p.topk(3).indices
+    a, b = q.gather(1, best), p.gather(1, best)
+    rest = (1 - b.sum(1)) * ((1 - b.sum(1)) / (1 - a.sum(1))).log()
+    assert few == pytest.approx((4 * ((b * (b / a).log()).sum() + rest.sum())).item(), rel=1e-5)
+
+
+KEPT = {"cosine": 0.0, "top": 8, "where": "masked"}
+
+
+def test_answers_on_disk_teach_what_the_teacher_would(train, taught_by, tmp_path, monkeypatch):
+    teacher, cache = taught_by(), str(tmp_path / "answers")
+    asked = []
+    real = Pupil._likeliest
+    monkeypatch.setattr(Pupil, "_likeliest", lambda self, *rest: asked.append(1) or real(self, *rest))
+    plain, _ = train(**settings(teacher, **KEPT))
+    counts = [len(asked)]
+    for folder in ("filled", "read"):
+        found, told = train(**settings(teacher, **KEPT, cache=cache))
+        assert same(weights(plain), weights(found)), folder
+        counts.append(len(asked))
+    assert counts[1] - counts[0] == 20
+    assert any("reading the teacher's answers takes" in line.get("text", "") for line in told)
+    read = any("they are read" in line.get("text", "") for line in told)
+    assert counts[2] - counts[1] == (module.TRIALS if read else 20)
+
+
+def test_whichever_is_quicker_is_done(member, micro):
+    said = []
+    for read, asked, kept in ((0.001, 0.002, True), (0.003, 0.002, False)):
+        objective = pupil(member(layers=2), member(seed=2), **KEPT)
+        objective.kept, objective.say = object(), said.append
+        objective.times = [(read, asked)] * module.TRIALS
+        objective._choose()
+        assert (objective.kept is not None) == kept
+    assert "they are read" in said[0]
+    assert "they are asked for" in said[1]
+
+
+def test_half_a_file_of_answers_is_asked_for_again(train, taught_by, tmp_path):
+    teacher, cache = taught_by(), tmp_path / "answers"
+    whole, _ = train(**settings(teacher, **KEPT, cache=str(cache)))
+    for file in cache.iterdir():
+        if file.name != "answers.json":
+            file.write_bytes(file.read_bytes()[:-3])
+    again, _ = train(**settings(teacher, **KEPT, cache=str(cache)))
+    assert same(weights(whole), weights(again))
+
+
+def test_answers_to_something_else_are_refused_each_with_its_line(train, taught_by, tmp_path):
+    teacher, cache = taught_by(), str(tmp_path / "answers")
+    train(**settings(teacher, **KEPT, cache=cache))
+    other = taught_by(seed=9, name="other")
+
+    def refused(sentence, teacher=teacher, run=None, **more):
+        told = settings(teacher, **{**KEPT, **more}, cache=cache)
+        with pytest.raises(UserError, match=re.escape(f"the answers in {cache} {sentence}")):
+            train(**told, run=run or {})
+
+    refused("are those of another teacher", teacher=other)
+    refused("were kept with another temperature, top or where", top=4)
+    refused("were kept with another temperature, top or where", temperature=3.0)
+    refused("are to other examples of these shards", run={"seed": 4})
+    known = json.loads((tmp_path / "answers" / "answers.json").read_text())
+    for name, sentence in (("tokenizer", "are in the pieces of another tokenizer"), ("shards", "are to other shards")):
+        (tmp_path / "answers" / "answers.json").write_text(json.dumps({**known, name: "x"}))
+        refused(sentence)
+    for wrong, sentence in (({"top": 0}, "say how many of each"), ({"cosine": 1.0}, "keeps probabilities, not states")):
+        with pytest.raises(UserError, match=sentence):
+            DistillConfig(teacher="x", **{**KEPT, "cache": "y", **wrong})
 
 
 def test_who_cannot_teach_is_told_in_one_line(train, taught_by, member, corpus, tmp_path):

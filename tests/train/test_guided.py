@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from litebert.cli import app
-from litebert.config import UserError
+from litebert.config import DialConfig, GuideConfig, UserError
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
-from litebert.recipe import DialConfig, GuideConfig, TaskConfig, TuneConfig, TuneRecipe
+from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
 from litebert.tasks.own import infer_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune import finetune

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litebert.config import ModelConfig, UserError
+from litebert.config import DialConfig, ModelConfig, UserError
 from litebert.model.heads import Network
-from litebert.recipe import DialConfig
 from litebert.train.distill import soft_targets
 from litebert.train.feed import Micro
 from litebert.train.objective import Guesses, Objective, Term, read_inputs

@@ -4,6 +4,8 @@ As DistilBERT does it (Sanh et al. 2019): the student begins with every other la
 weighted sum. Any member of the family teaches any other that reads the same pieces.
 """
 
+import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,16 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from litebert.config import ModelConfig, UserError
+from litebert.config import DistillConfig, ModelConfig, UserError
 from litebert.infer.model import Model
 from litebert.model.encoder import attention_maps, plan_of
 from litebert.model.heads import Network, widened
-from litebert.recipe import DistillConfig
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.answers import Answers
 from litebert.train.feed import Micro
 from litebert.train.growth import State, taken_from
 from litebert.train.objective import Guesses, Objective, Term, read_inputs
 
+TRIALS = 8  # batches that decide whether answers are read or asked for
 AT_ONCE = 4096  # pieces whose probabilities over the vocabulary are in memory together
 
 
@@ -48,10 +51,18 @@ def terms(config: DistillConfig) -> list[Term]:
 class Pupil(Objective):
     """An objective that has a teacher beside it while it trains."""
 
-    def __init__(self, network: Network, teacher: Network, config: DistillConfig) -> None:
+    def __init__(
+        self,
+        network: Network,
+        teacher: Network,
+        config: DistillConfig,
+        answers: Answers | None = None,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
         super().__init__(network)
         self.teacher = [teacher]  # in a list: it is not part of what is trained, saved or sharded
-        self.config = config
+        self.config, self.kept, self.say = config, answers, say
+        self.times: list[tuple[float, float]] = []  # seconds of reading answers, and of asking for them
         self.matched = matched_layers(len(plan_of(teacher.config)), len(plan_of(network.config)))
 
     def forward(self, micro: Micro) -> Guesses:
@@ -59,10 +70,12 @@ class Pupil(Objective):
             return super().forward(micro)
         network, teacher = self.network, self.teacher[0]
         mine = network.encoder.hidden_states(**read_inputs(network, micro))
-        with torch.no_grad():
-            theirs = teacher.encoder.hidden_states(**read_inputs(teacher, micro))
+        theirs: list[Tensor] = []
+        if self.kept is None:
+            with torch.no_grad():
+                theirs = teacher.encoder.hidden_states(**read_inputs(teacher, micro))
         losses: dict[str, Callable[[], Tensor]] = {
-            "soft": lambda: self._soft(mine[-1], theirs[-1], micro),
+            "soft": lambda: self._soft(mine[-1], theirs[-1] if theirs else None, micro),
             "cosine": lambda: cosine(mine[-1], theirs[-1], micro.packed.pieces),
             "hidden": lambda: distance(mine[1:], [theirs[at + 1] for at in self.matched], micro.packed.pieces),
             "attention": lambda: self._attention(micro),
@@ -71,11 +84,55 @@ class Pupil(Objective):
         more = [losses[term.name]().to(guesses.masked.dtype) for term in terms(self.config)]
         return guesses._replace(more=torch.stack(more) if more else guesses.more)
 
-    def _soft(self, mine: Tensor, theirs: Tensor, micro: Micro) -> Tensor:
-        packed = micro.packed
+    def _soft(self, mine: Tensor, theirs: Tensor | None, micro: Micro) -> Tensor:
+        packed, config = micro.packed, self.config
         every = torch.arange(packed.pieces, device=mine.device)
-        where = every if self.config.where == "all" else micro.positions[: packed.masked]
-        return soft_targets(self.network, self.teacher[0], mine, theirs, where, self.config.temperature)
+        where = every if config.where == "all" else micro.positions[: packed.masked]
+        if not config.top:
+            assert theirs is not None
+            return soft_targets(self.network, self.teacher[0], mine, theirs, where, config.temperature)
+        if self.kept is None:
+            known = self._likeliest(theirs, micro, where)
+        else:
+            known = self._remembered(self.kept, micro, where)
+        return top_targets(self.network, mine[where], *known, config.temperature)
+
+    def _remembered(self, kept: Answers, micro: Micro, where: Tensor) -> tuple[Tensor, Tensor]:
+        """From disk where they are there; the first few of those are asked for as well, to see which is quicker."""
+        begun = time.perf_counter()
+        known = kept.get(micro.key, len(where), where.device)
+        read = time.perf_counter() - begun
+        if known is None:
+            known = self._likeliest(None, micro, where)
+            kept.put(micro.key, *known)
+        elif len(self.times) < TRIALS:
+            begun = time.perf_counter()
+            self._likeliest(None, micro, where)[0].sum().item()
+            self.times.append((read, time.perf_counter() - begun))
+            if len(self.times) == TRIALS:
+                self._choose()
+        return known
+
+    def _choose(self) -> None:
+        read, asked = (statistics.median(column) for column in zip(*self.times, strict=True))
+        told = (
+            f"reading the teacher's answers takes {1000 * read:.1f} ms a batch, asking for them {1000 * asked:.1f} ms"
+        )
+        self.say(f"{told}: they are {'read' if read < asked else 'asked for'}")
+        if read >= asked:
+            self.kept = None
+
+    @torch.no_grad()
+    def _likeliest(self, theirs: Tensor | None, micro: Micro, where: Tensor) -> tuple[Tensor, Tensor]:
+        """The teacher's best guesses at these places: log-probabilities, as they would be kept, and ids."""
+        teacher, config = self.teacher[0], self.config
+        if theirs is None:
+            theirs = teacher.encoder(**read_inputs(teacher, micro))
+        best = [
+            _log_shares(teacher, theirs[some], config.temperature).topk(min(config.top, teacher.config.vocab_size))
+            for some in torch.split(where, AT_ONCE)
+        ]
+        return torch.cat([each.values.float() for each in best]), torch.cat([each.indices for each in best])
 
     def _attention(self, micro: Micro) -> Tensor:
         """How far apart the two look, over all pieces: a mean over heads and matched layers."""
@@ -108,6 +165,25 @@ def soft_targets(
         for some in torch.split(where, AT_ONCE)
     ]
     return torch.stack(sums).sum() * temperature**2
+
+
+def top_targets(student: Network, states: Tensor, shares: Tensor, ids: Tensor, temperature: float) -> Tensor:
+    """The same over the teacher's likeliest pieces and, as one more choice, all the rest."""
+
+    def part(states: Tensor, shares: Tensor, ids: Tensor) -> Tensor:
+        guess = _log_shares(student, states, temperature)
+        mine, theirs = (_with_rest(each.to(guess.dtype)) for each in (guess.gather(1, ids), shares))
+        return F.kl_div(mine, theirs, log_target=True, reduction="sum")
+
+    parts = zip(*(torch.split(each, AT_ONCE) for each in (states, shares, ids)), strict=True)
+    sums = [checkpoint(part, *some, use_reentrant=False, preserve_rng_state=False) for some in parts]
+    return torch.stack(sums).sum() * temperature**2
+
+
+def _with_rest(log_shares: Tensor) -> Tensor:
+    """(N, K) -> (N, K + 1): the last is what the others leave of 1."""
+    rest = (1 - log_shares.exp().sum(-1, keepdim=True)).clamp(min=1e-6)
+    return torch.cat([log_shares, rest.log()], -1)
 
 
 def _log_shares(network: Network, states: Tensor, temperature: float) -> Tensor:

@@ -26,6 +26,7 @@ class Micro:
     pair_labels: Tensor | None  # (B,)
     packed: Packed
     depth: int = 0  # passes that are asked for beside, or instead of, the network's own; 0: only those
+    key: str = ""  # which part of which batch it is
 
 
 def to_micro(packed: Packed, device: torch.device) -> Micro:

@@ -18,7 +18,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from litebert.corpus.batches import Place, Stream, batches
 from litebert.corpus.pack import pack_all
-from litebert.infer.model import load
 from litebert.model.cost import training_flops
 from litebert.model.heads import Network
 from litebert.model.packing import to_device
@@ -26,21 +25,22 @@ from litebert.recipe import Phase, Recipe
 from litebert.strict import UserError
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import dial, distill
+from litebert.train.answers import Answers, kept_answers
 from litebert.train.capture import Replay
 from litebert.train.dial import Dialled, drawn
 from litebert.train.distill import Pupil
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
-from litebert.train.objective import PRECISIONS, Objective, Term, masked_loss, ready
+from litebert.train.objective import PRECISIONS, Objective, Term, masked_loss
 from litebert.train.peak import peak_rate
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
-from litebert.train.start import Prepared, environment, open_run, prepare
+from litebert.train.start import Prepared, environment, load_teacher, open_run, prepare
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.totals import Totals
-from litebert.train.trainee import Snapshot, Trainee, assemble, is_compiled
+from litebert.train.trainee import Snapshot, Trainee, assemble
 
 Say = Callable[[dict[str, Any]], object]
 KERNELS = [  # the dense part of a batch goes to the first that takes it
@@ -73,18 +73,23 @@ class Session:
     say: Say
     scored: bool = True  # whether there are held-out documents to look at
     teacher: Network | None = None
+    answers: Answers | None = None  # of the teacher, kept on disk
 
     @property
     def made(self) -> Callable[[Network], Objective]:
         """What a network is trained by."""
         if self.teacher is not None:
-            return partial(Pupil, teacher=self.teacher, config=self.recipe.distill)
+            config, answers = self.recipe.distill, self.answers
+            return partial(Pupil, teacher=self.teacher, config=config, answers=answers, say=self.note)
         return partial(Dialled, config=self.recipe.dial) if self.recipe.dial.depths else Objective
 
     @property
     def terms(self) -> list[Term]:
         """Losses beside those of masked pieces and pairs."""
         return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial)]
+
+    def note(self, text: str) -> None:
+        self.say({"kind": "note", "text": text})
 
     def tell(self, line: dict[str, Any]) -> None:
         if self.run is not None and line["kind"] != "note":
@@ -128,7 +133,8 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
             prepared = prepare(recipe, run, processes)
             problem = unscored(recipe.data.shards, recipe.data, recipe.model.positions)
             teacher = load_teacher(recipe, processes)
-            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None, teacher)
+            answers = kept_answers(recipe, teacher, prepared.tokenizer)
+            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None, teacher, answers)
             if run is not None:
                 run.append("environment.jsonl", environment(processes))
             for note in (*prepared.notes, *([problem] if problem else [])):
@@ -145,16 +151,6 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
     finally:
         if run is not None:
             run.close()
-
-
-def load_teacher(recipe: Recipe, processes: Processes) -> Network | None:
-    """On every process's own device; it only reads."""
-    if not recipe.distill.teacher:
-        return None
-    precision = PRECISIONS[recipe.run.precision]
-    network = load(recipe.distill.teacher).network.to(processes.device, precision).eval().requires_grad_(False)
-    ready(network, precision, is_compiled(recipe.run, processes))
-    return network
 
 
 def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[str, Any]:
@@ -239,10 +235,14 @@ def updates(
             stop = (asked[-1] if asked else int(signal.SIGTERM)) if stopping else 0
             weights = to_device(weights_of(session, phase, masked, pieces), processes.device)
             depth = drawn(recipe.dial, run.seed, step)
-            parts = [Part(replace(to_micro(part, processes.device), depth=depth), weights) for part in made]
+            key = f"{phase.length}-{phase.batch}-{at_once}-{place.epoch}-{place.index}-{rank}-{ranks}"
+            parts = [
+                Part(replace(to_micro(part, processes.device), depth=depth, key=f"{key}-{number}"), weights)
+                for number, part in enumerate(made)
+            ]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
             yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, stop)
-            step += 1
+            step, place = step + 1, after
 
 
 def weights_of(session: Session, phase: Phase, masked: float, pieces: float) -> Tensor:

@@ -10,21 +10,22 @@ from typing import Any
 
 import torch
 
-from litebert.config import ModelConfig, UserError
+from litebert.config import DistillConfig, ModelConfig, UserError
 from litebert.corpus.batches import Place, Stream
 from litebert.corpus.shards import read_manifest
 from litebert.infer.model import load
+from litebert.model.heads import Network
 from litebert.model.weights import build
-from litebert.recipe import DistillConfig, Recipe
+from litebert.recipe import Recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.dial import check_dial
 from litebert.train.distill import check_teacher, first_weights
 from litebert.train.growth import grown, with_layers
-from litebert.train.objective import pretraining_heads
+from litebert.train.objective import PRECISIONS, pretraining_heads, ready
 from litebert.train.processes import Processes
 from litebert.train.run import Run, differences, read_checkpoint
 from litebert.train.schedule import stages
-from litebert.train.trainee import Snapshot, resolve_precision
+from litebert.train.trainee import Snapshot, is_compiled, resolve_precision
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def _with_teacher(recipe: Recipe, model: ModelConfig, tokenizer: Tokenizer) -> D
         raise UserError("distill.start and run.init_from both say what the student begins with; give one of them")
     if recipe.dial.depths:
         raise UserError("a teacher and a dial at once are not possible: distil first, then dial the student")
-    config = replace(config, teacher=_folder_of(config.teacher))
+    cache = str(Path(config.cache).resolve()) if config.cache else ""
+    config = replace(config, teacher=_folder_of(config.teacher), cache=cache)
     check_teacher(load(config.teacher), config.teacher, config, model, tokenizer)
     return config
 
@@ -194,6 +196,16 @@ def _beginning(recipe: Recipe, config: ModelConfig) -> tuple[dict[str, torch.Ten
     weights |= {name: tensor for name, tensor in taken.items() if name in weights}
     note = f"started from {recipe.run.init_from} ({start.config.layers} layers, here {config.layers})"
     return weights, (note, *([f"fresh weights for what it lacks: {', '.join(fresh)}"] if fresh else []))
+
+
+def load_teacher(recipe: Recipe, processes: Processes) -> Network | None:
+    """On every process's own device; it only reads."""
+    if not recipe.distill.teacher:
+        return None
+    precision = PRECISIONS[recipe.run.precision]
+    network = load(recipe.distill.teacher).network.to(processes.device, precision).eval().requires_grad_(False)
+    ready(network, precision, is_compiled(recipe.run, processes))
+    return network
 
 
 def environment(processes: Processes) -> dict[str, Any]:

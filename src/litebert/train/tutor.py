@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from litebert.config import DialConfig, GuideConfig
 from litebert.corpus.pack import IGNORED
 from litebert.infer.batch import Batch, beam_training, span_scores, state_inputs, unit_scores
 from litebert.model.heads import Network
-from litebert.recipe import DialConfig, GuideConfig
 from litebert.tasks.example import Task
 from litebert.tasks.features import Unit
 
