@@ -257,6 +257,16 @@ def apply_sets(table: dict[str, Any], sets: Iterable[str]) -> Recipe:
     return parse(Recipe, changed(table, sets))
 
 
+def check_sections(table: dict[str, Any]) -> None:
+    """A section that counts for nothing without one of its keys is a mistake."""
+    for section, key, advice in (
+        ("distill", "teacher", "say who teaches: litebert distill RECIPE --teacher MODEL"),
+        ("dial", "depths", "say which: --set dial.depths=[3,6]"),
+    ):
+        if table.get(section) and key not in table[section]:
+            raise UserError(f"the recipe has a section [{section}] without {key}; {advice}")
+
+
 def read_recipe(name: str) -> dict[str, Any]:
     """The table of a recipe, not yet checked."""
     file = _find_recipe(name)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -106,6 +107,17 @@ def test_what_cannot_be_compared_is_one_line(folder):
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
             command(folder, *more)
+
+
+def test_scores_of_another_shape_are_not_mixed_in(folder):
+    command(folder, "--steps", "2")
+    shutil.rmtree(folder / "toy")
+    toy_model(folder / "toy", layers=3)
+    with pytest.raises(UserError, match="has scores of a model of another shape"):
+        command(folder, "--steps", "2")
+    toy_model(folder / "random", seed=3)
+    with pytest.raises(UserError, match="two models of one name among"):
+        command(folder, "--steps", "2", "--beside", str(folder / "random"))
 
 
 def test_every_trial_reads_real_files(data):

@@ -32,16 +32,18 @@ def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_the_shallow_losses_are_those_of_the_shallow_network(small, shards):
+@pytest.mark.parametrize("inner", [1, 2])
+def test_the_shallow_losses_are_those_of_the_shallow_network(inner, small, shards):
     """In float64: of the same weights run only so often, and the deep answer as its target."""
     stream = Stream(str(shards), DataConfig().examples(32), 6)
     batch, _ = take(stream.examples(), stream, START)
     micro = replace(to_micro(pack(batch, 32, 0, True), torch.device("cpu")), depth=2)
-    network = build(small(vocab_size=300), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1)
-    config = DialConfig(depths=(2,))
-    objective = build_objective(network, torch.float64, False, False, lambda net: Dialled(net, config)).train()
+    config = small(vocab_size=300, inner_groups=inner)
+    network = build(config, [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1)
+    every = terms(DialConfig(depths=(2,)))
+    objective = build_objective(network, torch.float64, False, False, lambda net: Dialled(net, every)).train()
     found = objective(micro)
-    more = dict(zip([term.name for term in terms(config)], found.more, strict=True))
+    more = dict(zip([term.name for term in every], found.more, strict=True))
     objective.eval()
     with torch.no_grad():
         deep, shallow = objective(replace(micro, depth=0)), objective(micro)
@@ -62,8 +64,8 @@ def test_the_deep_answer_learns_nothing_from_the_shallow_one(small, shards):
     batch, _ = take(stream.examples(), stream, START)
     micro = replace(to_micro(pack(batch, 32, 0, False), torch.device("cpu")), depth=4)
     network = build(small(vocab_size=300), [HeadConfig(kind="mlm"), HeadConfig(kind="pair")], seed=1)
-    config = DialConfig(depths=(4,), weight=0.0)  # as deep as the network: the two answers are one
-    objective = build_objective(network, torch.float64, False, False, lambda net: Dialled(net, config)).train()
+    every = terms(DialConfig(depths=(4,), weight=0.0))  # as deep as the network: the two answers are one
+    objective = build_objective(network, torch.float64, False, False, lambda net: Dialled(net, every)).train()
     objective(micro).more.sum().backward()
     assert all(each.grad is None or each.grad.abs().max() < 1e-12 for each in network.parameters())
 
@@ -124,6 +126,17 @@ def test_split_batches_teach_the_same(train):
     found = [weights(train(dial=DIAL, run={**precise, "micro_batch": size})[0]) for size in (0, 3)]
     for name, tensor in found[0].items():
         torch.testing.assert_close(tensor.double(), found[1][name].double(), rtol=0, atol=1e-6)
+
+
+def test_the_shallow_pair_weighs_what_the_phase_says_and_is_left_out_without_pairs(train):
+    phase = {"length": 32, "batch": 8, "rate": 0.01}
+    found = [weights(train(dial=DIAL, phases=[phase | {"pair_weight": weight}])[0]) for weight in (0.0, 1.0)]
+    fresh = weights(train(run={"steps": 1}, phases=[phase | {"rate": 1e-12}])[0])
+    head = "heads.pair.out.weight"
+    torch.testing.assert_close(found[0][head], fresh[head], rtol=0.2, atol=0)  # nothing but decay
+    assert not torch.allclose(found[1][head], fresh[head], rtol=0.2, atol=0)
+    _, told = train(dial=DIAL, data={"objective": "mlm"})
+    assert not any("shallow_pair_loss" in line for line in told)
 
 
 def test_what_cannot_be_dialled_is_one_line(train):

@@ -343,6 +343,20 @@ def test_who_cannot_teach_is_told_in_one_line(train, taught_by, member, corpus, 
         DistillConfig(soft=0.0, masked=0.0, cosine=0.0)
     with pytest.raises(UserError, match="both say what the student begins with"):
         train(**settings(taught_by(name="t")), run={"init_from": taught_by(name="t")})
+    with pytest.raises(UserError, match="a teacher and a dial at once"):
+        train(distill={"teacher": taught_by("albert", name="a"), "start": "fresh"}, dial={"depths": [1]})
+    heads = {**settings(taught_by(name="t"), attention=1.0), "model": {**SIZES, **FAMILIES["distilbert"], "heads": 2}}
+    with pytest.raises(UserError, match=r"distill\.attention compares heads"):
+        train(**heads)
+
+
+def test_a_student_may_go_on_from_where_it_was(train, taught_by):
+    teacher = taught_by()
+    first, _ = train(**settings(teacher))
+    still = [{"length": 32, "batch": 8, "rate": 1e-12}]
+    again, _ = train(**settings(teacher, start="fresh"), run={"init_from": str(first), "steps": 1}, phases=still)
+    for name, tensor in weights(first).items():
+        torch.testing.assert_close(weights(again)[name], tensor, rtol=0, atol=1e-9)
 
 
 def test_the_command(train, table, taught_by, tmp_path):
@@ -358,7 +372,9 @@ def test_the_command(train, table, taught_by, tmp_path):
         (words, "say who teaches: --teacher MODEL"),
         (["distill", "--to", "x"], "name a recipe"),
         (["distill", str(recipe)], "say where the run shall live"),
-        (["distill", "--to", "x", "--resume", "--teacher", teacher], "--set and --teacher change a recipe"),
+        (["distill", "--to", "x", "--resume", "--teacher", teacher], "--teacher change a recipe; name it"),
+        (["pretrain", "distilbert-base", "--to", "x"], "a section [distill] without teacher; say who teaches"),
+        (["pretrain", "cpu-demo", "--to", "x", "--set", "dial.weight=2.0"], "a section [dial] without depths"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
             CliRunner().invoke(app, wrong, catch_exceptions=False)

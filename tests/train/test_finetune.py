@@ -247,7 +247,7 @@ def test_batches_of_few_shapes_can_be_replayed(toy, tmp_path, monkeypatch, kind)
     plain = [to_batch(units, task, torch.device("cpu")) for units in some]
     wanted = [gradients(tutor, batch) for batch in plain]
     monkeypatch.setattr(layers, "ragged_attention", layers.widened_attention)  # as a GPU does it with dropout
-    even = [Part(to_batch(units, task, torch.device("cpu"), few=True), torch.tensor(1.0)) for units in some]
+    even = [Part(to_batch(units, task, torch.device("cpu"), few=64), torch.tensor(1.0)) for units in some]
     assert len({part.shape for part in even}) <= len(even) / 2
     static = {part.shape: deepcopy(part) for part in even}
     for part, (loss, wants) in zip(even, wanted, strict=True):
@@ -260,6 +260,21 @@ def test_batches_of_few_shapes_can_be_replayed(toy, tmp_path, monkeypatch, kind)
         torch.testing.assert_close(found, loss, rtol=1e-5, atol=1e-5)
         for name, each in wants.items():
             torch.testing.assert_close(gradient[name], each, rtol=1e-3, atol=1e-5)
+
+
+def test_round_widths_stay_within_what_is_read(toy, tmp_path):
+    """A model of forty positions has no room for a row of sixty-four."""
+    small = toy_model(tmp_path / "small", positions=40)
+    file = write_rows(tmp_path / "a.csv", [{"text": "the film was fine " * 9, "label": str(n % 2)} for n in range(8)])
+    task = infer_task(file, (), ())
+    recipe = TuneRecipe(model=str(small), task=TaskConfig(train=str(file)))
+    lesson = read_lesson(recipe, load(small))
+    network, _ = pupil(load(small), task, QUICK)
+    batch = to_batch(lesson.train[:4], task, torch.device("cpu"), few=40)
+    assert batch.width == 40 or batch.width % 32 == 0
+    assert batch.width <= 40
+    assert torch.isfinite(Tutor(network, task)(batch))
+    assert to_batch(lesson.train[:4], task, torch.device("cpu"), few=128).width == 64
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are recorded on a GPU")

@@ -1,5 +1,6 @@
 """A teacher of the same task, and a dial while fine-tuning: every kind of task, and what cannot be done in one line."""
 
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -13,13 +14,15 @@ from litebert.cli import app
 from litebert.config import DialConfig, GuideConfig, UserError
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
+from litebert.model import layers
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
 from litebert.tasks.own import infer_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
 from litebert.train.lesson import pupil, read_lesson
-from litebert.train.tutor import Tutor, divergence
+from litebert.train.tutor import Part, Tutor, divergence
 from tests.toys import KINDS, classes, numbers, questions, toy_model, write_rows
+from tests.train.test_finetune import NothingWaits
 
 QUICK = TuneConfig(epochs=4, batch=8, rate=2e-3, log_every=10, head_dropout=0.0)
 END = replace(QUICK, epochs=10, rate=3e-3, evaluate_every=10**6)  # only the end is scored and kept
@@ -89,8 +92,39 @@ def test_the_loss_is_the_sum_that_the_weights_say(albert, tmp_path, kind):
     shallow = value(2, weight=1.0, follow=0.0) - plain
     followed = value(2, weight=0.0, follow=1.0) - plain
     assert value(2, weight=0.5, follow=2.0) == pytest.approx(plain + 0.5 * shallow + 2.0 * followed)
+    # the dial is not the teacher's to weigh
+    both = value(2, taught=teacher, hard=0.3, soft=0.2, weight=0.5, follow=2.0)
+    assert both == pytest.approx(0.3 * plain + 0.2 * soft + 0.5 * shallow + 2.0 * followed)
+    assert math.isfinite(value(taught=teacher, hard=0.0, soft=1.0, temperature=0.3))
     cut = replace_layers(network, 2)
     assert shallow == pytest.approx(Tutor(cut, task)(batch).item())
+
+
+def test_a_class_weighs_the_same_among_labels_and_answers(albert, tmp_path):
+    _, lesson = lesson_of(tmp_path, albert, "classify")
+    task, network, teacher = lesson.taught.task, network_of(albert, lesson, 1), network_of(albert, lesson, 2).eval()
+    guide, found = GuideConfig(hard=0.0, soft=1.0), []
+    for weights in (None, torch.tensor([5.0, 0.5])):
+        tutor = Tutor(network, task, weights, teacher, guide)
+        found.append([tutor(to_batch([unit], task, torch.device("cpu"))).item() for unit in lesson.train[:8]])
+    ratios = [weighted / plain for plain, weighted in zip(*found, strict=True)]
+    assert ratios == pytest.approx([(5.0, 0.5)[unit.target] for unit in lesson.train[:8]])
+
+
+@pytest.mark.parametrize("kind", KIND)
+def test_recorded_steps_with_a_teacher_and_a_dial_wait_for_nothing(albert, tmp_path, monkeypatch, kind):
+    _, lesson = lesson_of(tmp_path, albert, kind)
+    task, network, teacher = lesson.taught.task, network_of(albert, lesson, 1), network_of(albert, lesson, 2).eval()
+    tutor = Tutor(network, task, None, teacher, GuideConfig(), DialConfig(depths=(2,)))
+    units = lesson.train[:8]
+    wanted = tutor(to_batch(units, task, torch.device("cpu")), 2).item()
+    monkeypatch.setattr(layers, "ragged_attention", layers.widened_attention)  # as a GPU does it with dropout
+    batch = to_batch(units, task, torch.device("cpu"), few=64)
+    with NothingWaits():
+        loss = tutor(batch, 2)
+        loss.backward()
+    assert loss.item() == pytest.approx(wanted)
+    assert Part(batch, loss, 1).shape != Part(batch, loss, 2).shape
 
 
 def replace_layers(network, layers):

@@ -19,7 +19,7 @@ from litebert.recipe import DataConfig
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import heldout
 from litebert.train.feed import to_micro
-from litebert.train.heldout import MOST_EPOCHS, SEED, evaluate, piece_lengths, protocol
+from litebert.train.heldout import MOST_EPOCHS, SEED, evaluate, piece_lengths, protocol, trained_for
 from litebert.train.objective import build_objective
 from litebert.train.processes import Processes
 
@@ -106,6 +106,14 @@ def test_evaluate_gives_the_score_that_ended_the_run(train, shards):
     assert "order_accuracy" not in json.loads(words.stdout)[0]
 
 
+def test_a_pair_head_is_asked_what_its_run_taught_it(train, shards, tmp_path):
+    """A BERT that was taught order is asked for order, whatever BERTs are taught elsewhere."""
+    folder, _ = train(model={"family": "bert", "sharing": "none", "embedding_size": 32})
+    assert trained_for(str(folder), load(folder)) == "sop"
+    load(folder).save(tmp_path / "bare")
+    assert trained_for(str(tmp_path / "bare"), load(folder)) == "nsp"
+
+
 def test_what_cannot_be_scored_on_text_is_one_line(train, shards, corpus, tmp_path):
     folder, _ = train(data={"objective": "mlm"})
     model = load(folder)
@@ -115,10 +123,11 @@ def test_what_cannot_be_scored_on_text_is_one_line(train, shards, corpus, tmp_pa
     for words, sentence in (
         ([tmp_path / "bare", "--shards", shards], "this model has no masked-LM head (its heads: none)"),
         ([folder, "--shards", shards, "--objective", "sop"], "objective = 'sop' asks a pair head"),
-        ([folder, "--shards", shards, "--objective", "both"], "objective = 'both'; allowed: auto, sop, nsp, mlm"),
+        ([folder, "--shards", shards, "--objective", "both"], "objective = 'both'; allowed: sop, nsp, mlm"),
         ([folder, "--shards", other], "tokenizer"),
         ([folder, "--shards", shards, "--data", "x.csv"], "--shards are for a pre-trained model"),
         ([folder, "--shards", tmp_path / "none"], "no shards"),
+        ([folder, "--data", "x.csv", "--examples", "5"], "--examples and --objective go with --shards"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
             CliRunner().invoke(app, ["evaluate", *map(str, words)], catch_exceptions=False)

@@ -67,6 +67,27 @@ def test_one_process_two_processes_and_four_parts_are_the_same_run(precision, to
     assert metrics(by_two)[-1]["protocol"] == pytest.approx(metrics(alone)[-1]["protocol"], abs=1e-4)
 
 
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("what", ["teacher", "dial"])
+def test_a_teacher_or_a_dial_by_two_processes_is_the_same_run(what, parallel, train, spread, tmp_path):
+    teacher, _ = train(run={"steps": 1}, model={"sharing": "none"})
+    run = {"precision": "fp64", "steps": 6}
+    if what == "dial":
+        settings = {"dial": {"depths": [1, 2]}}
+    else:
+        distill = {"teacher": str(teacher), "hidden": 1.0, "attention": 1.0}
+        settings = {"distill": distill, "model": {"sharing": "none", "layers": 2}}
+    alone, _ = train(run=run, **settings)
+    by_two = spread("two", 2, run=run | {"parallel": parallel, "micro_batch": 2}, **settings)
+    assert gap(weights(alone), weights(by_two)) < 1e-6
+    one, other = (
+        [{k: v for k, v in line.items() if k.endswith("_loss")} for line in metrics(folder) if line["kind"] == "train"]
+        for folder in (alone, by_two)
+    )
+    assert one[-1] == pytest.approx(other[-1], abs=1e-8)
+    assert len(one[-1]) >= 5
+
+
 @pytest.mark.parametrize("kind", ["lamb", "adamw"])
 @pytest.mark.parametrize("model", [{"sharing": "all"}, {"sharing": "none"}], ids=lambda m: m["sharing"])
 def test_sharded_weights_train_as_whole_ones_do(kind, model, train, spread):

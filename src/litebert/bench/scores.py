@@ -75,8 +75,8 @@ def bench_scores(
         raise UserError(f"no task {unknown[0]!r}; the tasks: {', '.join(known)}")
     printed = paper_scores(paper) if paper else {}
     sides = {_short(name): name for name in (model, *beside)}
-    if len(sides) <= len(beside):
-        raise UserError(f"two models of one name among {', '.join((model, *beside))}")
+    if len(sides) <= len(beside) or RANDOM in sides:
+        raise UserError(f"two models of one name among {', '.join((model, *beside, RANDOM))}")
     sides[RANDOM] = str(random_model(model, to))
     rows: list[dict[str, Any]] = []
     for name in tasks or known:
@@ -123,12 +123,13 @@ def cell(
 
 def random_model(model: str, to: Path) -> Path:
     """A model of the same shape and tokenizer that nothing was taught."""
-    folder = to / RANDOM
+    folder, taught = to / RANDOM, load(model)
     if not (folder / "litebert.json").exists():
-        taught = load(model)
         network = build(taught.config, (), seed=0)
         to.mkdir(parents=True, exist_ok=True)
         Model(network=network, tokenizer=taught.tokenizer).save(folder)
+    elif load(folder).config != taught.config:
+        raise UserError(f"{to} has scores of a model of another shape than {model}; choose another folder")
     return folder
 
 

@@ -42,8 +42,8 @@ def evaluate(
     shards: Annotated[
         list[Path] | None, typer.Option(help="Or the held-out documents of a corpus, for a pre-trained model.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="With --shards: how many of them.")] = 20_000,
-    objective: Annotated[str, typer.Option(help="With --shards: what the pair head tells: sop, nsp, mlm.")] = "auto",
+    examples: Annotated[int | None, typer.Option(min=1, help="With --shards: how many; default 20,000.")] = None,
+    objective: Annotated[str, typer.Option(help="With --shards: what the pair head tells: sop, nsp, mlm.")] = "",
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -64,8 +64,10 @@ def evaluate(
     if shards:
         if replace(request, passes=()) != Request(models=models):
             raise UserError("--shards are for a pre-trained model, the rest for a fine-tuned one: say one or the other")
-        held_out(request, shards, examples, objective, device, as_json)
+        held_out(request, shards, examples or 20_000, objective, device, as_json)
         return
+    if examples is not None or objective:
+        raise UserError("--examples and --objective go with --shards; labelled data is scored whole")
     labelled(request, device, as_json)
 
 
@@ -208,15 +210,18 @@ def held_out(
 ) -> None:
     """Each model on each corpus at each depth, by one protocol (train/heldout.py)."""
     from litebert.infer.model import load
-    from litebert.train.heldout import score_model
+    from litebert.train.heldout import score_model, trained_for
     from litebert.train.processes import pick_device
 
     where, lines = pick_device(device), []
-    for name, folder, passes in product(request.models, shards, request.passes or (0,)):
-        progress(f"{name} on {folder}")
-        with counting(examples) as say:
-            found = score_model(load(name), str(folder), objective, examples, where, say, passes)
-        lines.append({"model": name, "shards": str(folder)} | found)
+    for name in request.models:
+        model = load(name)
+        for folder, passes in product(shards, request.passes or (0,)):
+            progress(f"{name} on {folder}")
+            with counting(examples) as say:
+                asks = objective or trained_for(name, model)
+                found = score_model(model, str(folder), asks, examples, where, say, passes)
+            lines.append({"model": name, "shards": str(folder)} | found)
     if as_json:
         print_json(lines)
         return

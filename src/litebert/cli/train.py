@@ -28,17 +28,8 @@ def pretrain(
     as_json: Json = False,
 ) -> None:
     """Shards to a pre-trained encoder. Killed or stopped, `--resume` goes on exactly there."""
-    from litebert.recipe import load_recipe
-
-    if to is None:
-        raise UserError("say where the run shall live: --to DIRECTORY")
     changes = [*(sets or []), *([f"run.init_from={json.dumps(init_from)}"] if init_from else [])]
-    if recipe is None and changes:
-        raise UserError("--set and --init-from change a recipe; name it")
-    if recipe is None and not resume:
-        raise UserError("name a recipe, or go on with a run by --resume")
-    chosen = None if recipe is None else load_recipe(recipe, changes)
-    run(chosen, to, resume, device, as_json)
+    run(begin(recipe, to, resume, changes), to, resume, device, as_json)
 
 
 def distill(
@@ -51,22 +42,32 @@ def distill(
     as_json: Json = False,
 ) -> None:
     """A student that learns from shards and from a teacher's answers. Stopped, `--resume` goes on exactly there."""
-    from litebert.recipe import load_recipe
-
-    if to is None:
-        raise UserError("say where the run shall live: --to DIRECTORY")
     changes = [*(sets or []), *([f"distill.teacher={json.dumps(teacher)}"] if teacher else [])]
-    if recipe is None and changes:
-        raise UserError("--set and --teacher change a recipe; name it")
-    if recipe is None and not resume:
-        raise UserError("name a recipe, or go on with a run by --resume")
-    chosen = None if recipe is None else load_recipe(recipe, changes)
+    chosen = begin(recipe, to, resume, changes)
     if chosen is not None and not chosen.distill.teacher:
         raise UserError("say who teaches: --teacher MODEL")
     run(chosen, to, resume, device, as_json)
 
 
-def run(chosen: "Recipe | None", to: Path, resume: bool, device: str, as_json: bool) -> None:
+def begin(recipe: str | None, to: Path | None, resume: bool, changes: list[str]) -> "Recipe | None":
+    """The recipe of a run that begins; None for one that goes on."""
+    from litebert.recipe import apply_sets, changed, check_sections, read_recipe
+
+    if to is None:
+        raise UserError("say where the run shall live: --to DIRECTORY")
+    if recipe is None and changes:
+        raise UserError("--set, --init-from and --teacher change a recipe; name it")
+    if recipe is None and not resume:
+        raise UserError("name a recipe, or go on with a run by --resume")
+    if recipe is None:
+        return None
+    table = changed(read_recipe(recipe), changes)
+    check_sections(table)
+    return apply_sets(table, [])
+
+
+def run(chosen: "Recipe | None", to: Path | None, resume: bool, device: str, as_json: bool) -> None:
+    assert to is not None, "looked at in `begin`"
     from litebert.train.pretrain import Stopped
     from litebert.train.pretrain import pretrain as train
     from litebert.train.processes import joined
@@ -145,9 +146,8 @@ def panel_rows(line: dict[str, Any]) -> list[tuple[str, str]]:
         ("masked loss", f"{line['masked_loss']:.4f}"),
         ("masked accuracy", f"{100 * line['masked_accuracy']:.2f} %"),
     ]
-    for name in ("soft", "cosine", "hidden", "attention", "shallow_masked", "shallow_pair", "shallow_soft"):
-        if f"{name}_loss" in line:
-            rows.append((f"{name.replace('_', ' ')} loss", f"{line[f'{name}_loss']:.4f}"))
+    known = ("masked_loss", "order_loss", "next_loss")
+    rows += [(k.replace("_", " "), f"{v:.4f}") for k, v in line.items() if k.endswith("_loss") and k not in known]
     for pair in ("order", "next"):
         if f"{pair}_loss" in line:
             rows.append((f"{pair} loss", f"{line[f'{pair}_loss']:.4f}"))

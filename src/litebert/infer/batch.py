@@ -78,9 +78,9 @@ def filling(pieces: int, longest: int, rows: int, least: int = 16) -> list[int]:
     return [0] * (-(rows + len(sizes)) % 16) + sizes
 
 
-def to_batch(units: Sequence[Unit], task: Task, device: torch.device, few: bool = False) -> Batch:
+def to_batch(units: Sequence[Unit], task: Task, device: torch.device, few: int = 0) -> Batch:
     """The longest sequences come first: attention treats those that are full as one dense batch. `few`: it does not,
-    and widths are round, so that many batches have one shape."""
+    and widths are round, so that many batches have one shape; but no sequence has more pieces than this."""
     rows = [(number, option) for number, unit in enumerate(units) for option in range(len(unit.ids))]
     sizes = np.array([len(units[number].ids[option]) for number, option in rows])
     order = np.argsort(-sizes, kind="stable")
@@ -89,7 +89,7 @@ def to_batch(units: Sequence[Unit], task: Task, device: torch.device, few: bool 
         np.concatenate([getattr(units[number], name)[option] for number, option in rows]) for name in ("ids", "types")
     )
     widest = int(sizes.max())
-    widest += -widest % WIDTH if few else 0
+    widest = max(widest, min(widest + -widest % WIDTH, few))
     cells = np.repeat(np.arange(len(rows)) * widest - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(ids))
     allowed = None
     if task.kind == "answer":

@@ -4,7 +4,7 @@ Every step draws one of the depths. Its states are on the way to the deep ones, 
 masked words survive a change of passes and the order head does not: every head is trained at every depth.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,11 +18,11 @@ from litebert.train.feed import Micro
 from litebert.train.objective import Guesses, Objective, Term, read_inputs
 
 
-def terms(config: DialConfig) -> list[Term]:
+def terms(config: DialConfig, pair_weight: float = 1.0) -> list[Term]:
     """The losses of the shallow answer, but for those that weigh nothing."""
     every = [
         Term("shallow_masked", config.weight, "masked"),
-        Term("shallow_pair", config.weight, "examples"),
+        Term("shallow_pair", config.weight * pair_weight, "examples"),
         Term("shallow_soft", config.soft, "masked"),
     ]
     return [term for term in every if term.weight] if config.depths else []
@@ -42,16 +42,16 @@ def drawn(config: DialConfig, seed: int, step: int) -> int:
 class Dialled(Objective):
     """An objective that answers twice while it trains."""
 
-    def __init__(self, network: Network, config: DialConfig) -> None:
+    def __init__(self, network: Network, terms: Sequence[Term]) -> None:
         super().__init__(network)
-        self.config = config
+        self.terms = terms
 
     def forward(self, micro: Micro) -> Guesses:
         if not self.training:
             return super().forward(micro)
         network = self.network
         states = network.encoder.hidden_states(**read_inputs(network, replace(micro, depth=0)))
-        deep, shallow = states[-1], states[micro.depth]
+        deep, shallow = states[-1], states[micro.depth * network.config.inner_groups]
         guesses, early = self.guess(deep, micro), self.guess(shallow, micro)
         where = micro.positions[: micro.packed.masked]
         losses: dict[str, Callable[[], Tensor]] = {
@@ -59,7 +59,7 @@ class Dialled(Objective):
             "shallow_pair": early.pair.sum,
             "shallow_soft": lambda: soft_targets(network, network, shallow, deep.detach(), where, 1.0),
         }
-        more = [losses[term.name]().to(guesses.masked.dtype) for term in terms(self.config)]
+        more = [losses[term.name]().to(guesses.masked.dtype) for term in self.terms]
         return guesses._replace(more=torch.stack(more))
 
 

@@ -31,10 +31,12 @@ AT_ONCE = 4096  # pieces whose probabilities over the vocabulary are in memory t
 def matched_layers(teacher: int, student: int) -> list[int]:
     """Which of the teacher's layers each of the student's stands for: the first, the last, and evenly between.
 
-    >>> matched_layers(12, 6), matched_layers(12, 4), matched_layers(3, 3)
-    ([0, 2, 4, 7, 9, 11], [0, 4, 7, 11], [0, 1, 2])
+    >>> matched_layers(12, 6), matched_layers(12, 4), matched_layers(3, 3), matched_layers(12, 1)
+    ([0, 2, 4, 7, 9, 11], [0, 4, 7, 11], [0, 1, 2], [11])
     """
-    return [round(layer * (teacher - 1) / max(1, student - 1)) for layer in range(student)]
+    if student == 1:
+        return [teacher - 1]
+    return [round(layer * (teacher - 1) / (student - 1)) for layer in range(student)]
 
 
 def terms(config: DistillConfig) -> list[Term]:
@@ -69,11 +71,11 @@ class Pupil(Objective):
         if not self.training:
             return super().forward(micro)
         network, teacher = self.network, self.teacher[0]
-        mine = network.encoder.hidden_states(**read_inputs(network, micro))
+        mine = self._states(network, micro)
         theirs: list[Tensor] = []
         if self.kept is None:
             with torch.no_grad():
-                theirs = teacher.encoder.hidden_states(**read_inputs(teacher, micro))
+                theirs = self._states(teacher, micro)
         losses: dict[str, Callable[[], Tensor]] = {
             "soft": lambda: self._soft(mine[-1], theirs[-1] if theirs else None, micro),
             "cosine": lambda: cosine(mine[-1], theirs[-1], micro.packed.pieces),
@@ -83,6 +85,11 @@ class Pupil(Objective):
         guesses = self.guess(mine[-1], micro)
         more = [losses[term.name]().to(guesses.masked.dtype) for term in terms(self.config)]
         return guesses._replace(more=torch.stack(more) if more else guesses.more)
+
+    def _states(self, network: Network, micro: Micro) -> list[Tensor]:
+        """Of all layers where they are compared; else the last alone."""
+        encoder, inputs = network.encoder, read_inputs(network, micro)
+        return encoder.hidden_states(**inputs) if self.config.hidden else [encoder(**inputs)]
 
     def _soft(self, mine: Tensor, theirs: Tensor | None, micro: Micro) -> Tensor:
         packed, config = micro.packed, self.config

@@ -240,7 +240,8 @@ def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
             some = [train[number] for number in order[first : first + tune.batch]]
             whole = sum(weight_of(unit, task, weights) for unit in some)
             share = to_device(torch.tensor(1 / max(whole, 1e-12)), seat.device)
-            few, depth = recorded(seat), drawn(seat.recipe.dial, tune.seed, step)
+            few = seat.lesson.taught.reading.length if recorded(seat) else 0
+            depth = drawn(seat.recipe.dial, tune.seed, step)
             groups = _parts(some, tune.micro_batch)
             parts = [Part(to_batch(each, task, seat.device, few), share, depth) for each in groups]
             yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), tune.seed * 1_000_003 + step)

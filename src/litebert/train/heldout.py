@@ -19,11 +19,13 @@ from litebert.corpus.batches import START, Stream, skip, take
 from litebert.corpus.pack import IGNORED, pack
 from litebert.corpus.shards import Corpus
 from litebert.infer.model import Model
-from litebert.recipe import DataConfig
+from litebert.recipe import DataConfig, Recipe, read_recipe
+from litebert.strict import parse
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.feed import Micro, to_micro
 from litebert.train.objective import Guesses, build_objective
 from litebert.train.processes import Processes
+from litebert.train.run import RECIPE
 
 SEED = 20_191_113
 MOST_EPOCHS = 4  # a small held-out part is seen with so many masks, no more: it does not become larger by repetition
@@ -85,6 +87,16 @@ def evaluate(
     return figures([*processes.total(*sums.tolist(), spelled), limit, once], config)
 
 
+def trained_for(name: str, model: Model) -> str:
+    """What the pair head of a model tells: as its run says, or else as its family's papers have it."""
+    if "pair" not in model.heads:
+        return "mlm"
+    recipe = Path(name) / RECIPE
+    if recipe.is_file():
+        return parse(Recipe, read_recipe(str(recipe))).data.objective
+    return "sop" if model.config.family == "albert" else "nsp"
+
+
 def score_model(
     model: Model,
     folder: str,
@@ -99,10 +111,8 @@ def score_model(
         raise UserError(f"this model has no masked-LM head (its heads: {', '.join(model.heads) or 'none'})")
     if model.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot be told whether the shards are in its pieces")
-    if objective == "auto":  # what its family is pre-trained with
-        objective = "mlm" if "pair" not in model.heads else "sop" if model.config.family == "albert" else "nsp"
     if objective not in PAIR:
-        raise UserError(f"objective = {objective!r}; allowed: auto, {', '.join(PAIR)}")
+        raise UserError(f"objective = {objective!r}; allowed: {', '.join(PAIR)}")
     if objective != "mlm" and "pair" not in model.heads:
         raise UserError(f"objective = {objective!r} asks a pair head, and this model has none; use 'mlm'")
     model.encoder.trunk.walk(passes or None)

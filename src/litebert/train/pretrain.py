@@ -81,12 +81,13 @@ class Session:
         if self.teacher is not None:
             config, answers = self.recipe.distill, self.answers
             return partial(Pupil, teacher=self.teacher, config=config, answers=answers, say=self.note)
-        return partial(Dialled, config=self.recipe.dial) if self.recipe.dial.depths else Objective
+        return partial(Dialled, terms=self.terms) if self.recipe.dial.depths else Objective
 
     @property
     def terms(self) -> list[Term]:
-        """Losses beside those of masked pieces and pairs."""
-        return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial)]
+        """Losses beside those of masked pieces and pairs; what a phase says of pairs is not in their weights yet."""
+        pairs = 0.0 if self.recipe.data.objective == "mlm" else 1.0
+        return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial, pairs)]
 
     def note(self, text: str) -> None:
         self.say({"kind": "note", "text": text})
@@ -250,7 +251,9 @@ def weights_of(session: Session, phase: Phase, masked: float, pieces: float) -> 
     counts = {"masked": max(1, masked), "pieces": max(1, pieces), "examples": phase.batch}
     taught = session.recipe.distill.masked if session.teacher is not None else 1.0
     own = [taught / counts["masked"], phase.pair_weight / phase.batch]
-    return torch.tensor([*own, *(term.weight / counts[term.per] for term in session.terms)], dtype=torch.float64)
+    scale = {"examples": phase.pair_weight}
+    more = [term.weight * scale.get(term.per, 1.0) / counts[term.per] for term in session.terms]
+    return torch.tensor([*own, *more], dtype=torch.float64)
 
 
 def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
@@ -268,7 +271,7 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
 
     pieces, passes = stage.phase.batch * stage.phase.length, stage.phase.passes
     short = training_flops(recipe.model, passes, pieces, pieces * stage.phase.length, pieces // 6) < SHORT
-    still = recipe.model.dropout == recipe.model.attention_dropout == 0  # a recording would drop the same again
+    still = recipe.model.dropout == recipe.model.attention_dropout == 0  # not recorded here before it is measured
     alone = processes.ranks == 1 and processes.device.type == "cuda"
     if not (short and still and alone and recipe.run.capture == "auto" and not session.terms):
         return work

@@ -126,7 +126,7 @@ def _with_teacher(recipe: Recipe, model: ModelConfig, tokenizer: Tokenizer) -> D
     config = recipe.distill
     if not config.teacher:
         return config
-    if recipe.run.init_from:
+    if recipe.run.init_from and config.start == "teacher":
         raise UserError("distill.start and run.init_from both say what the student begins with; give one of them")
     if recipe.dial.depths:
         raise UserError("a teacher and a dial at once are not possible: distil first, then dial the student")
@@ -203,7 +203,8 @@ def load_teacher(recipe: Recipe, processes: Processes) -> Network | None:
     if not recipe.distill.teacher:
         return None
     precision = PRECISIONS[recipe.run.precision]
-    network = load(recipe.distill.teacher).network.to(processes.device, precision).eval().requires_grad_(False)
+    network = load(recipe.distill.teacher).network.to(processes.device, torch.promote_types(precision, torch.float32))
+    network.eval().requires_grad_(False)
     ready(network, precision, is_compiled(recipe.run, processes))
     return network
 

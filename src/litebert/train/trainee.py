@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
+from litebert.model.layers import SelfAttention
 from litebert.recipe import OptimizerConfig, RunConfig, TuneConfig
 from litebert.train.objective import PRECISIONS, Objective, build_objective
 from litebert.train.optim import Lamb, build_optimizer
@@ -71,6 +72,8 @@ def assemble(
         if not start.config.one_layer:  # a layer that all depths share stays whole while it is used
             for part in (*network.encoder.trunk.attention, *network.encoder.trunk.ffn):
                 fully_shard(part)
+                if isinstance(part, SelfAttention):
+                    register_fsdp_forward_method(part, "maps")  # which matching attention calls
         fully_shard(objective)
     elif processes.ranks > 1:
         model = DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)

@@ -58,16 +58,17 @@ class Tutor(nn.Module):
         states = encoder.hidden_states(**inputs) if depth else [encoder(**inputs)]
         deep = self.answers(self.network, states[-1], batch)
         loss = self.loss(deep, batch)
-        if depth:
-            shallow = self.answers(self.network, states[depth], batch)
-            followed = self.apart(shallow, tuple(each.detach() for each in deep), batch, 1.0)
-            loss = loss + self.dial.weight * self.loss(shallow, batch) + self.dial.soft * followed
         for teacher in self.teacher:
             with torch.no_grad():
                 theirs = teacher.encoder(**state_inputs(teacher, batch))
                 wanted = self.answers(teacher, theirs, batch)
             followed = self.apart(deep, wanted, batch, self.guide.temperature)
             loss = self.guide.hard * loss + self.guide.soft * followed
+        if depth:
+            states_there = states[depth * self.network.config.inner_groups]
+            shallow = self.answers(self.network, states_there, batch)
+            followed = self.apart(shallow, tuple(each.detach() for each in deep), batch, 1.0)
+            loss = loss + self.dial.weight * self.loss(shallow, batch) + self.dial.soft * followed
         return loss
 
     def answers(self, network: Network, states: Tensor, batch: Batch) -> tuple[Tensor, ...]:
@@ -116,12 +117,16 @@ class Tutor(nn.Module):
                 if len(mine) == 3:
                     found = found + 0.5 * _surplus(mine[2] / heat, theirs[2] / heat).sum() * heat**2
                 return found
-        return divergence(mine[0], theirs[0], heat).sum()
+        each = divergence(mine[0], theirs[0], heat)
+        if self.weights is not None and batch.target is not None:  # a class weighs what it does among the labels
+            each = each * self.weights.to(each.dtype)[batch.target]
+        return each.sum()
 
 
 def divergence(mine: Tensor, theirs: Tensor, heat: float) -> Tensor:
     """KL(theirs ‖ mine) of the shares at a temperature, times its square."""
-    guess, target = (F.log_softmax(logits / heat, -1) for logits in (mine, theirs))
+    least = torch.finfo(mine.dtype).min  # where there is no choice; a low temperature must not make it infinite
+    guess, target = (F.log_softmax((logits / heat).clamp(min=least), -1) for logits in (mine, theirs))
     return F.kl_div(guess, target, log_target=True, reduction="none").sum(-1) * heat**2
 
 
