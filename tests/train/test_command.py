@@ -104,7 +104,10 @@ def test_the_panel_and_the_plain_line_say_the_same():
     [
         ([], "say where the run shall live: --to DIRECTORY"),
         (["--to", "x"], "name a recipe, or go on with a run by --resume"),
-        (["--to", "x", "--resume", "--set", "run.steps=1"], "--set, --init-from and --teacher change a recipe; name it"),
+        (
+            ["--to", "x", "--resume", "--set", "run.steps=1"],
+            "--set, --init-from and --teacher change a recipe; name it",
+        ),
         (["albert-bas-v1", "--to", "x"], "no recipe 'albert-bas-v1'; did you mean 'albert-base-v1'?"),
         (["cpu-demo", "--to", "x"], "say which shards to train on: --set data.shards=FOLDER"),
         (["cpu-demo", "--to", "x", "--set", "run.stepz=1"], "unknown key 'stepz' in [run]; did you mean 'steps'?"),
