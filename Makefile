@@ -9,7 +9,7 @@ demo: $(VENV)/.ready
 	$(BIN)/litebert demo
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
