@@ -158,4 +158,4 @@ assert not heavy, heavy
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
         seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.5
+    assert min(seconds) < 1.0  # other tests run beside it
