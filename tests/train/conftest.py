@@ -1,11 +1,14 @@
 """Small runs: a corpus in four pieces of text, a model of thirty-two units, and the recipe that trains it."""
 
 import json
+import os
+import signal
 
 import pytest
 
 from litebert.recipe import apply_sets
-from litebert.train.pretrain import pretrain
+from litebert.train import finetune
+from litebert.train.pretrain import Stopped, pretrain
 from litebert.train.processes import joined
 from tests.corpus.conftest import corpus, tokenizer
 
@@ -67,3 +70,45 @@ def metrics(folder):
     """The lines of a run without what a clock says."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """interrupted(module, 'name', 7, work): what `work` does until the eighth call of that function asks it to stop."""
+
+    def run(module, name, calls, work):
+        original, count = getattr(module, name), iter(range(10_000))
+
+        def interrupt(*args):
+            if next(count) == calls:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return original(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, interrupt)
+            with pytest.raises(Stopped) as stopped:
+                work()
+        return stopped.value
+
+    return run
+
+
+@pytest.fixture
+def killed_at_second_look(monkeypatch):
+    """killed_at_second_look(work): fine-tuning that dies when it has scored the dev set for the second time."""
+
+    def run(work):
+        real, looks = finetune.look, []
+
+        def breaks(seat, progress, asked):
+            real(seat, progress, asked)
+            looks.append(progress.step)
+            if len(looks) == 2:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(finetune, "look", breaks)
+            with pytest.raises(KeyboardInterrupt):
+                work()
+
+    return run

@@ -1,8 +1,6 @@
 """The depth dial: the losses by hand, shallow answers that become good, and the same run after a stop."""
 
-import os
 import re
-import signal
 from dataclasses import replace
 
 import pytest
@@ -19,7 +17,6 @@ from litebert.train import dial as module
 from litebert.train.dial import Dialled, drawn, terms
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective, read_inputs
-from litebert.train.pretrain import Stopped
 
 DIAL = {"depths": [1, 2]}
 
@@ -104,20 +101,11 @@ def test_every_switch_changes_what_is_learned(train):
         assert not same(weights(plain), weights(other)), changed
 
 
-def test_stopped_and_resumed_equals_never_stopped(train, monkeypatch):
+def test_stopped_and_resumed_equals_never_stopped(train, interrupted):
     whole, _ = train(dial=DIAL)
-    original, calls = module.soft_targets, iter(range(1000))
-
-    def interrupt(*args):
-        if next(calls) == 7:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(*args)
-
-    monkeypatch.setattr(module, "soft_targets", interrupt)
-    with pytest.raises(Stopped):
-        train(folder=whole.parent / "half", dial=DIAL)
-    monkeypatch.undo()
-    again, _ = train(folder=whole.parent / "half", resume=True, dial=DIAL)
+    half = whole.parent / "half"
+    interrupted(module, "soft_targets", 7, lambda: train(folder=half, dial=DIAL))
+    again, _ = train(folder=half, resume=True, dial=DIAL)
     assert same(weights(whole), weights(again))
 
 

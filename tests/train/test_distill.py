@@ -1,9 +1,7 @@
 """Distillation: the losses by hand, a student that equals its teacher, every other layer, and runs that resume."""
 
 import json
-import os
 import re
-import signal
 from dataclasses import replace
 
 import pytest
@@ -25,7 +23,6 @@ from litebert.train import distill as module
 from litebert.train.distill import Pupil, padded, terms
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective, read_inputs
-from litebert.train.pretrain import Stopped
 from tests.conftest import FAMILIES
 from tests.train.conftest import MODEL
 
@@ -217,21 +214,12 @@ def test_an_albert_teaches_and_learns(train, taught_by):
     assert load(folder).config.layers == 2
 
 
-def test_stopped_and_resumed_equals_never_stopped(train, taught_by, monkeypatch):
+def test_stopped_and_resumed_equals_never_stopped(train, taught_by, interrupted):
     teacher = taught_by()
     whole, _ = train(**settings(teacher))
-    original, calls = module.soft_targets, iter(range(1000))
-
-    def interrupt(*args):
-        if next(calls) == 7:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(*args)
-
-    monkeypatch.setattr(module, "soft_targets", interrupt)
-    with pytest.raises(Stopped):
-        train(folder=whole.parent / "half", **settings(teacher))
-    monkeypatch.undo()
-    again, _ = train(folder=whole.parent / "half", resume=True, **settings(teacher))
+    half = whole.parent / "half"
+    interrupted(module, "soft_targets", 7, lambda: train(folder=half, **settings(teacher)))
+    again, _ = train(folder=half, resume=True, **settings(teacher))
     assert same(weights(whole), weights(again))
 
 

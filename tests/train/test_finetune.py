@@ -152,26 +152,12 @@ def test_micro_batches_give_the_update_of_the_whole_batch(toy, tmp_path):
     assert all(torch.allclose(whole[name].double(), parts[name].double(), atol=1e-6) for name in whole)
 
 
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, killed_at_second_look):
     file = write_rows(tmp_path / "a.csv", classes(120))
     tune = replace(QUICK, epochs=4, dropout=0.1, head_dropout=0.1)
     columns = {"texts": ("review",), "label": ("stars",)}
     teach(toy, tmp_path / "whole", file, tune=tune, **columns)
-    from litebert.train import finetune as module
-
-    looks = []
-    real = module.look
-
-    def breaks(seat, progress, asked):
-        real(seat, progress, asked)
-        looks.append(progress.step)
-        if len(looks) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "look", breaks)
-    with pytest.raises(KeyboardInterrupt):
-        teach(toy, tmp_path / "cut", file, tune=tune, **columns)
-    monkeypatch.setattr(module, "look", real)
+    killed_at_second_look(lambda: teach(toy, tmp_path / "cut", file, tune=tune, **columns))
     notes = []
     again = finetune(None, tmp_path / "cut", True, "cpu", notes.append)
     assert any("going on from step" in note.get("text", "") for note in notes)

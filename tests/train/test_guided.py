@@ -148,7 +148,7 @@ def teach(toy, folder, file, columns=("review", "stars"), resume=False, say=quie
     return finetune(TuneRecipe(model=str(toy), task=task, tune=tune, **more), folder, resume, "cpu", say)
 
 
-def test_a_run_follows_its_teacher_and_resumes(albert, tmp_path, monkeypatch):
+def test_a_run_follows_its_teacher_and_resumes(albert, tmp_path, killed_at_second_look):
     file = write_rows(tmp_path / "a.csv", classes(120))
     teach(albert, tmp_path / "teacher", file, tune=END)
     guide = GuideConfig(teacher=str(tmp_path / "teacher"))
@@ -164,20 +164,7 @@ def test_a_run_follows_its_teacher_and_resumes(albert, tmp_path, monkeypatch):
     assert told.exit_code == 0, told.output
     said = load_file(tmp_path / "said" / "model" / "model.safetensors")
     assert all(torch.equal(one[name], said[name]) for name in one)
-    from litebert.train import finetune as module
-
-    real, looks = module.look, []
-
-    def breaks(seat, progress, asked):
-        real(seat, progress, asked)
-        looks.append(progress.step)
-        if len(looks) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "look", breaks)
-    with pytest.raises(KeyboardInterrupt):
-        teach(albert, tmp_path / "cut", file, distill=guide, dial=DialConfig(depths=(1, 2)))
-    monkeypatch.setattr(module, "look", real)
+    killed_at_second_look(lambda: teach(albert, tmp_path / "cut", file, distill=guide, dial=DialConfig(depths=(1, 2))))
     finetune(None, tmp_path / "cut", True, "cpu", quiet)
     again = load_file(tmp_path / "cut" / "model" / "model.safetensors")
     assert all(torch.equal(one[name], again[name]) for name in one)

@@ -19,7 +19,7 @@ from litebert.config import UserError
 from litebert.model.weights import load_network
 from litebert.recipe import apply_sets, load_recipe, to_toml
 from litebert.train import objective
-from litebert.train.pretrain import Stopped, pretrain
+from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
 from tests.train.conftest import metrics
 
@@ -102,23 +102,12 @@ def test_stopped_by_kill_at_five_moments_equals_never_stopped(table, train, tmp_
     )
 
 
-def test_dropout_is_the_same_after_resuming(train, monkeypatch):
+def test_dropout_is_the_same_after_resuming(train, interrupted):
     model = {"dropout": 0.2, "attention_dropout": 0.1}
     whole, _ = train(model=model)
-    calls = iter(range(100))
-
-    def interrupt(*_):
-        if next(calls) == 13:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(*_)
-
-    original = objective.masked_loss
-    monkeypatch.setattr(objective, "masked_loss", interrupt)
-    with pytest.raises(Stopped) as stopped:
-        train(folder=whole.parent / "half", model=model)
-    assert stopped.value.step == 15  # the signal came in step 14 and is seen with the next batch
-    assert stopped.value.signum == signal.SIGTERM
-    monkeypatch.undo()
+    stopped = interrupted(objective, "masked_loss", 13, lambda: train(folder=whole.parent / "half", model=model))
+    assert stopped.step == 15  # the signal came in step 14 and is seen with the next batch
+    assert stopped.signum == signal.SIGTERM
     again, told = train(folder=whole.parent / "half", resume=True, model=model)
     assert told[0] == {"kind": "note", "text": "going on from step 15"}
     assert same(weights(whole), weights(again))

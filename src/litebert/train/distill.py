@@ -73,7 +73,7 @@ class Pupil(Objective):
         network, teacher = self.network, self.teacher[0]
         mine = self._states(network, micro)
         theirs: list[Tensor] = []
-        if self.kept is None:
+        if self.kept is None and (self.config.soft or self.config.cosine or self.config.hidden):
             with torch.no_grad():
                 theirs = self._states(teacher, micro)
         losses: dict[str, Callable[[], Tensor]] = {
@@ -149,7 +149,7 @@ class Pupil(Objective):
             theirs = attention_maps(teacher.encoder, ids, mask, types if teacher.config.token_types > 1 else None)
         real = mask.bool()
         apart = [
-            divergence(student.transpose(1, 2)[real], theirs[at].transpose(1, 2)[real]).mean(-1).sum()
+            gap(student.transpose(1, 2)[real], theirs[at].transpose(1, 2)[real]).mean(-1).sum()
             for student, at in zip(mine, self.matched, strict=True)
         ]
         return torch.stack(apart).mean()
@@ -211,7 +211,7 @@ def distance(mine: Sequence[Tensor], theirs: Sequence[Tensor], pieces: int) -> T
     return torch.stack(apart).mean()
 
 
-def divergence(mine: Tensor, theirs: Tensor) -> Tensor:
+def gap(mine: Tensor, theirs: Tensor) -> Tensor:
     """KL(theirs ‖ mine) of shares that may be zero."""
     least = torch.finfo(torch.float32).tiny
     a, b = widened(mine).clamp(min=least), widened(theirs).clamp(min=least)
@@ -230,28 +230,34 @@ def padded(micro: Micro) -> tuple[Tensor, Tensor, Tensor]:
 def check_teacher(teacher: Model, name: str, config: DistillConfig, model: ModelConfig, tokenizer: Tokenizer) -> None:
     """What cannot be taught, said before anything is written."""
     if "mlm" not in teacher.heads:
-        raise UserError(f"{name} has no masked-LM head, so it has no answers to teach")
+        raise UserError(
+            f"{name} has no masked-LM head, so it has no answers to teach; give one that litebert pre-trained"
+        )
     if teacher.tokenizer is not None and teacher.tokenizer.checksum != tokenizer.checksum:
         raise UserError(f"{name} reads other pieces than the shards are made of; build the corpus with its tokenizer")
     if teacher.config.vocab_size != model.vocab_size:
         sizes = f"{teacher.config.vocab_size} and {model.vocab_size}"
-        raise UserError(f"{name} and its student must know the same pieces, not {sizes}")
+        raise UserError(f"{name} and its student must know the same pieces, not {sizes}; set model.vocab_size")
     if teacher.config.positions < model.positions:
         raise UserError(
-            f"{name} reads {teacher.config.positions} positions, fewer than its student's {model.positions}"
+            f"{name} reads {teacher.config.positions} positions, fewer than its student's {model.positions}; set "
+            f"model.positions = {teacher.config.positions}"
         )
     wide = [key for key in ("cosine", "hidden") if getattr(config, key)]
     if wide and teacher.config.hidden_size != model.hidden_size:
         sizes = f"{teacher.config.hidden_size} and {model.hidden_size}"
-        raise UserError(f"distill.{wide[0]} compares states, and those of {name} and its student are {sizes} wide")
+        raise UserError(
+            f"distill.{wide[0]} compares states, and those of {name} and its student are {sizes} wide; set it to 0"
+        )
     if config.attention and teacher.config.heads != model.heads:
         raise UserError(
-            f"distill.attention compares heads: {name} has {teacher.config.heads}, its student {model.heads}"
+            f"distill.attention compares heads: {name} has {teacher.config.heads}, its student {model.heads}; "
+            "set it to 0"
         )
 
 
 def first_weights(teacher: Model, name: str, config: ModelConfig, fresh: State) -> State:
-    """What a student begins with: of the layers the matched ones, of the rest what has its name and shape."""
+    """What a student begins with: of the layers the matched ones, of the rest whatever has its name."""
     layers = matched_layers(len(plan_of(teacher.config)), len(plan_of(config)))
     old: dict[str, Any] = {key: tensor.float() for key, tensor in teacher.network.state_dict().items()}
     taken = taken_from(old, plan_of(teacher.config), plan_of(config), layers)

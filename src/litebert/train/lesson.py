@@ -186,7 +186,9 @@ def guide_of(recipe: TuneRecipe, lesson: Lesson, precision: torch.dtype, device:
         raise UserError(f"{name} reads other pieces than its student; both need the same tokenizer")
     longest = lesson.taught.reading.length
     if teacher.config.positions < longest:
-        raise UserError(f"{name} reads {teacher.config.positions} pieces, and texts here have up to {longest}")
+        raise UserError(
+            f"{name} reads {teacher.config.positions} pieces, and texts here have up to {longest}; set reading.length"
+        )
     network = teacher.network.to(device, torch.promote_types(precision, torch.float32)).eval().requires_grad_(False)
     network.encoder.embeddings.compute = precision
     return network
