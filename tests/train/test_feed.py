@@ -1,6 +1,8 @@
 """Batches as the network takes them: packed, split or filled up, the guesses are those of the padded batch."""
 
 from copy import deepcopy
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.pack import IGNORED, pack, split
 from litebert.model.weights import build
 from litebert.recipe import DataConfig
+from litebert.train.capture import Recorded, Replay
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective
 from litebert.train.pretrain import Part
+from litebert.train.steps import Done
 
 CPU = torch.device("cpu")
 
@@ -104,6 +108,41 @@ def test_on_a_gpu_a_recorded_run_is_the_run_itself(precision, table, tmp_path):
         found[capture] = torch.tensor([[line["masked_loss"], line["norm"]] for line in told if line["kind"] == "train"])
     tolerance = 1e-3 if precision == "fp32" else 0.05
     torch.testing.assert_close(found["auto"], found["off"], rtol=tolerance, atol=tolerance)
+
+
+def test_a_step_is_recorded_on_the_copy_that_it_first_ran_on():
+    """On another one the compiler would have to work while recording, which ends the run."""
+
+    @dataclass
+    class Numbers:
+        value: torch.Tensor
+
+        @property
+        def shape(self):
+            return tuple(self.value.shape)
+
+        def tensors(self):
+            return [self.value]
+
+    class Recorder(Replay):
+        def first(self, part):
+            return self.work([part])
+
+        def record(self, part):
+            self.seen_recording.append(part)
+            done = Done(part.value, part.value, part.value)
+            return Recorded(SimpleNamespace(replay=lambda: self.work([part])), done)
+
+    ran = []
+    replay = Recorder(lambda parts: ran.append((parts[0], parts[0].value.sum().item())))
+    replay.seen_recording = []
+    given = [Numbers(torch.full((size,), value)) for size, value in [(2, 1.0), (3, 2.0), (2, 3.0), (3, 4.0), (2, 5.0)]]
+    for part in given:
+        replay([part])
+    assert [total for _, total in ran] == [2, 6, 6, 12, 10]
+    own = {id(part) for part, _ in ran}
+    assert own == {id(part) for part in replay.seen_recording}
+    assert not own & {id(part) for part in given}
 
 
 def test_a_copy_of_a_part_is_fed_through_its_block_alone(batch):

@@ -149,9 +149,9 @@ def _theirs(
 def _their_model(name: str, task: Task) -> Any:
     library = transformers(NEEDS)
     if task.kind == "answer":
-        return library.AutoModelForQuestionAnswering.from_pretrained(name)
+        return library.AutoModelForQuestionAnswering.from_pretrained(name, dtype=torch.float32)
     outputs = 1 if task.kind == "regress" else len(task.labels)
-    return library.AutoModelForSequenceClassification.from_pretrained(name, num_labels=outputs)
+    return library.AutoModelForSequenceClassification.from_pretrained(name, num_labels=outputs, dtype=torch.float32)
 
 
 def _arguments(recipe: TuneRecipe, folder: str, device: torch.device) -> Any:

@@ -2,6 +2,9 @@
 
 A graph is recorded for each shape of input that comes back, and replayed on its own copy of the inputs. Rows are filled
 up to one of a few sizes (feed.py), so there are few shapes; whatever has not been recorded runs as it is.
+
+Nothing may be compiled while recording. So the first step of a shape runs on the very copy and the very stream that the
+second is recorded on: whatever depends on them has been compiled by then.
 """
 
 from collections.abc import Callable
@@ -29,9 +32,8 @@ T = TypeVar("T", bound=Inputs)
 
 
 @dataclass(frozen=True)
-class Recorded(Generic[T]):
+class Recorded:
     graph: torch.cuda.CUDAGraph
-    part: T  # the inputs it reads
     done: Done  # the outputs it writes
 
 
@@ -40,30 +42,42 @@ class Replay(Generic[T]):
 
     def __init__(self, work: Callable[[list[T]], Done]) -> None:
         self.work = work
-        self.graphs: dict[object, Recorded[T]] = {}
-        self.seen: set[object] = set()
+        self.graphs: dict[object, Recorded] = {}
+        self.seen: dict[object, T] = {}  # run once, on these inputs
         self.pool: Any = None
+        self.stream: torch.cuda.Stream | None = None
 
     def __call__(self, parts: list[T]) -> Done:
         if len(parts) != 1:
             return self.work(parts)
         shape = parts[0].shape
-        if shape in self.graphs:
-            recorded = self.graphs[shape]
-            for ours, theirs in zip(recorded.part.tensors(), parts[0].tensors(), strict=True):
-                ours.copy_(theirs, non_blocking=True)
-        elif shape in self.seen and len(self.graphs) < MOST:
-            self.graphs[shape] = recorded = self.record(deepcopy(parts[0]))
-        else:  # the first time it runs as it is: compilers and libraries make their plans
-            self.seen.add(shape)
+        if shape not in self.seen:
+            self.seen[shape] = part = deepcopy(parts[0])
+            return self.first(part)
+        if shape not in self.graphs and len(self.graphs) == MOST:
             return self.work(parts)
+        part = self.seen[shape]
+        for ours, theirs in zip(part.tensors(), parts[0].tensors(), strict=True):
+            ours.copy_(theirs, non_blocking=True)
+        if shape not in self.graphs:
+            self.graphs[shape] = self.record(part)
+        recorded = self.graphs[shape]
         recorded.graph.replay()
         return recorded.done
 
-    def record(self, part: T) -> Recorded[T]:
+    def first(self, part: T) -> Done:
+        """As it is: compilers and libraries make their plans."""
+        self.stream = self.stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            done = self.work([part])
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return done
+
+    def record(self, part: T) -> Recorded:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             done = self.work([part])
         self.pool = self.pool or graph.pool()
-        return Recorded(graph, part, done)
+        return Recorded(graph, done)
