@@ -38,6 +38,7 @@ OPTIONAL = {
     "transformers",
     "tensorflow",
     "huggingface_hub",
+    "onnx",
     "onnxruntime",
     "fastapi",
     "ray",

@@ -171,12 +171,20 @@ def _paper_table(table: str, as_json: bool) -> None:
 def export(
     model: Annotated[str, typer.Argument(help="A model's folder or hub name.")],
     to: To,
-    kind: Annotated[str, typer.Option("--as", help="hf: a folder that transformers loads.")] = "hf",
+    kind: Annotated[
+        str, typer.Option("--as", help="hf: a folder that transformers loads; onnx: one that onnxruntime runs.")
+    ] = "hf",
+    int8: Annotated[bool, typer.Option("--int8", help="onnx: weights and products in 8 bits.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a model for other software."""
-    if kind != "hf":
-        raise UserError(f"--as {kind!r}; allowed: hf")
+    if kind not in ("hf", "onnx"):
+        raise UserError(f"--as {kind!r}; allowed: hf, onnx")
+    if int8 and kind != "onnx":
+        raise UserError("--int8 is for --as onnx")
+    if kind == "onnx":
+        _export_onnx(model, to, int8, as_json)
+        return
     from litebert.export.hf import export_hf
     from litebert.infer.model import load
 
@@ -187,6 +195,22 @@ def export(
     for note in notes:
         typer.echo(f"note: {note}")
     typer.echo(f"wrote {to}")
+
+
+def _export_onnx(model: str, to: Path, int8: bool, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from litebert.export.folder import export_onnx
+    from litebert.infer.model import load
+
+    written = export_onnx(load(model), to, int8)
+    if as_json:
+        print_json(asdict(written))
+        return
+    typer.echo(f"largest difference from PyTorch, of any output: {written.difference:.2g}")
+    if written.passes:
+        typer.echo("the number of passes is an input")
+    typer.echo(f"wrote {to}: model.onnx of {size(written.bytes)}; try it with: python {to / 'run.py'} TEXT")
 
 
 def convert(

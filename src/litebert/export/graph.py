@@ -1,0 +1,139 @@
+"""Writing an ONNX graph: operators in the order they run, each weight once.
+
+A weight is stored as the matrix product wants it, so that nothing has to be turned when the file is read. What reads a
+weight names it: twelve layers that share one name one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from litebert.config import UserError
+
+OPSET = 20  # the first with Gelu
+LARGE = 1 << 16  # numbers
+MICROSOFT = "com.microsoft"  # operators of onnxruntime's own
+
+
+def library() -> Any:
+    try:
+        import onnx
+    except ImportError:
+        raise UserError("writing ONNX needs the package onnx: pip install 'litebert[onnx]'") from None
+    return onnx
+
+
+class Graph:
+    """Nodes and weights; a part that repeats is a graph of its own that sees the weights of the one around it."""
+
+    def __init__(self, int8: bool = False, around: "Graph | None" = None) -> None:
+        self.int8, self.onnx = int8, library()
+        self.nodes: list[Any] = []
+        self.weights: dict[str, NDArray[Any]] = around.weights if around else {}
+        self.around = around
+        self.root: Graph = around.root if around else self
+        self.count = 0
+
+    def op(self, kind: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+        """A node; returns the name of what it gives, or the names where it gives several."""
+        made = []
+        for _ in range(outputs):
+            self.root.count += 1
+            made.append(f"{kind}_{self.root.count}")
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), made, domain=domain, **attributes))
+        return made[0] if outputs == 1 else made
+
+    def constant(self, value: Any, dtype: Any = np.int64) -> str:
+        array = np.asarray(value, dtype=dtype)
+        name = f"constant_{array.dtype}_{'x'.join(map(str, array.shape))}_{array.tobytes().hex()}"
+        self.weights.setdefault(name, array)
+        return name
+
+    def weight(self, name: str, tensor: Tensor) -> str:
+        self.weights.setdefault(name, numbers(tensor))
+        return name
+
+    def linear(self, name: str, layer: nn.Linear, x: str, exact: bool = False) -> str:
+        """`exact`: multiplied in float32 even where the graph is int8."""
+        kernel = layer.weight.detach().t()  # (in, out)
+        bias = None if layer.bias is None else self.weight(f"{name}.bias", layer.bias)
+        if self.int8 and not exact:
+            if f"{name}.int8" not in self.weights:
+                self.weights[f"{name}.int8"], self.weights[f"{name}.scale"] = eighths(kernel, 0)
+            return self.quantised(x, f"{name}.int8", f"{name}.scale", bias)
+        product = self.op("MatMul", x, self.kernel(name, kernel))
+        return product if bias is None else str(self.op("Add", product, bias))
+
+    def kernel(self, name: str, matrix: Tensor) -> str:
+        """A matrix in float32. A large one of an int8 file lies there in 8 bits and is widened on reading."""
+        if not self.int8 or matrix.numel() < LARGE:
+            return self.weight(f"{name}.weight", matrix.contiguous())
+        self.weights[f"{name}.int8"], self.weights[f"{name}.scale"] = eighths(matrix, 0)
+        wide = self.op("Cast", f"{name}.int8", to=self.onnx.TensorProto.FLOAT)
+        return str(self.op("Mul", wide, f"{name}.scale"))
+
+    def quantised(self, x: str, kernel: str, scale: str, bias: str | None) -> str:
+        """What goes in is rounded to 256 steps between its own extremes, then multiplied in whole numbers."""
+        last = [bias] if bias else []
+        return str(self.op("DynamicQuantizeMatMul", x, kernel, scale, "", *last, domain=MICROSOFT))
+
+    def norm(self, name: str, layer: nn.LayerNorm, x: str) -> str:
+        scale, bias = self.weight(f"{name}.weight", layer.weight), self.weight(f"{name}.bias", layer.bias)
+        return str(self.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=layer.eps))
+
+    def activation(self, name: str, x: str) -> str:
+        match name:
+            case "gelu" | "gelu_tanh":
+                return str(self.op("Gelu", x, approximate="tanh" if name == "gelu_tanh" else "none"))
+            case "relu" | "tanh":
+                return str(self.op(name.capitalize(), x))
+            case "silu":
+                return str(self.op("Mul", x, self.op("Sigmoid", x)))
+        raise UserError(f"activation {name!r} is not known to the ONNX export")
+
+    def repeat(self, times: str, x: str, body: "Graph", given: str, made: str, width: int) -> str:
+        """`body`, whose input is `given` and output `made`, so many times, beginning with `x`."""
+        helper, types = self.onnx.helper, self.onnx.TensorProto
+        inside = [
+            helper.make_tensor_value_info("turn", types.INT64, []),
+            helper.make_tensor_value_info("go_on", types.BOOL, []),
+            helper.make_tensor_value_info(given, types.FLOAT, [None, None, width]),
+        ]
+        body.nodes.append(helper.make_node("Identity", ["go_on"], ["goes_on"]))
+        outside = [
+            helper.make_tensor_value_info("goes_on", types.BOOL, []),
+            helper.make_tensor_value_info(made, types.FLOAT, [None, None, width]),
+        ]
+        layer = helper.make_graph(body.nodes, "layer", inside, outside)
+        return str(self.op("Loop", times, "", x, body=layer))
+
+    def write(self, inputs: dict[str, Sequence[str | int]], outputs: dict[str, Sequence[str | int]]) -> bytes:
+        """The file. Inputs are whole numbers; outputs too where their name says that they are places."""
+        helper, types, convert = self.onnx.helper, self.onnx.TensorProto, self.onnx.numpy_helper
+        given = [helper.make_tensor_value_info(name, types.INT64, shape) for name, shape in inputs.items()]
+        kinds = {name: types.INT64 if name.endswith("_at") else types.FLOAT for name in outputs}
+        made = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in outputs.items()]
+        weights = [convert.from_array(np.asarray(each, order="C"), name) for name, each in self.weights.items()]
+        graph = helper.make_graph(self.nodes, "litebert", given, made, weights)
+        sets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(graph, opset_imports=sets, ir_version=10, producer_name="litebert")
+        self.onnx.checker.check_model(model)
+        return bytes(model.SerializeToString())
+
+
+def numbers(tensor: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = tensor.detach().to(torch.float32).cpu().numpy()
+    return array
+
+
+def eighths(matrix: Tensor, axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """A matrix in 8 bits, and what one step is worth along the other axis: the largest of each column (`axis` 0) or row
+    becomes 127."""
+    values = numbers(matrix)
+    largest = np.abs(values).max(axis=axis, keepdims=True)
+    step = np.where(largest > 0, largest, 1.0) / 127
+    return np.clip(np.rint(values / step), -127, 127).astype(np.int8), step.astype(np.float32).reshape(-1)
