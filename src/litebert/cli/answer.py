@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli.show import Json, print_json, print_table
+from litebert.cli.show import Json, Precise, print_json, print_table
 from litebert.config import UserError
 
 
@@ -14,6 +14,7 @@ def fill(
     model: Annotated[str | None, typer.Option("--model", help="A model's or run's folder, or a hub name.")] = None,
     top: Annotated[int, typer.Option(help="Guesses a mask.", min=1)] = 5,
     passes: Annotated[int | None, typer.Option(help="How often a shared layer runs; default: as trained.")] = None,
+    precision: Precise = None,
     as_json: Json = False,
 ) -> None:
     """What may stand where the masks are."""
@@ -21,7 +22,7 @@ def fill(
         raise UserError("no model ships with litebert yet; say which: --model FOLDER")
     from litebert.infer.model import load
 
-    loaded = load(model)
+    loaded = load(model, precision=precision)
     mask = loaded.tokenizer.piece(loaded.tokenizer.mask_id) if loaded.tokenizer is not None else "[MASK]"
     guesses = loaded.fill(text.replace("[MASK]", mask), top, passes)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from litebert.cli.show import Json, print_json, print_table
+from litebert.cli.show import Json, Precise, print_json, print_table
 from litebert.config import UserError
 
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A model's or run's folder, or a hub name.")]
@@ -42,6 +42,7 @@ def embed(
     length: Length = None,
     passes: Passes = None,
     normalise: Annotated[bool, typer.Option("--normalise", help="Bring every vector to length 1.")] = False,
+    precision: Precise = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -52,7 +53,9 @@ def embed(
 
     writer(to)
     here = pick_device(device)
-    how = embedder(load(model), pool, layers, length=length, passes=passes, normalise=normalise, device=here)
+    how = embedder(
+        load(model, precision=precision), pool, layers, length=length, passes=passes, normalise=normalise, device=here
+    )
     told = Told()
     written = embed_file(how, file, to, tuple(text or ()), lambda rows, cut: told(f"{rows:,} texts, {cut:,} cut"))
     told.end()
@@ -86,6 +89,7 @@ def probe(
     passes: Passes = None,
     strength: Annotated[str, typer.Option(help="Of the penalty on the weights; auto tries several.")] = "1.0",
     seed: Annotated[int, typer.Option(help="Decides which part of train is held out.")] = 0,
+    precision: Precise = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -107,7 +111,7 @@ def probe(
         kind=kind,
     )
     here, told = pick_device(device), Told()
-    how = embedder(load(model), pool, layers, length=length, passes=passes, device=here)
+    how = embedder(load(model, precision=precision), pool, layers, length=length, passes=passes, device=here)
     found = fit_and_score(how, config, weight, seed, told)
     told.end()
     if as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from litebert.cli.show import Bound, FromPasses, Json, print_json, print_table, progress
+from litebert.cli.show import Bound, FromPasses, Json, Precise, print_json, print_table, progress
 from litebert.config import UserError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def evaluate(
     ] = "",
     settle: Bound = None,
     from_passes: FromPasses = None,
+    precision: Precise = None,
     shards: Annotated[
         list[Path] | None, typer.Option(help="Or the held-out documents of a corpus, for a pre-trained model.")
     ] = None,
@@ -60,6 +61,7 @@ def evaluate(
         passes=depths(passes),
         settle=settle,
         from_passes=from_passes,
+        precision=precision,
     )
     if shards:
         if replace(request, passes=()) != Request(models=models):
@@ -86,6 +88,7 @@ class Request:
     passes: tuple[int, ...] = ()  # none: as the model was trained
     settle: float | None = None
     from_passes: int | None = None
+    precision: str | None = None  # none: float32 on a CPU, bf16 on a GPU
 
     @property
     def command(self) -> str:
@@ -103,6 +106,7 @@ class Request:
         words += ["--passes", ",".join(map(str, self.passes))] if self.passes else []
         words += ["--settle", f"{self.settle!r}"] if self.settle is not None else []
         words += ["--from-passes", str(self.from_passes)] if self.from_passes is not None else []
+        words += ["--precision", self.precision] if self.precision is not None else []
         return shlex.join(words)
 
 
@@ -142,7 +146,13 @@ def labelled(request: Request, device: str, as_json: bool) -> None:
     if to is not None:
         check_folder(to)
     progress(f"loading {', '.join(models)}")
-    asked = ask(models, [load(name) for name in models], where, max(request.passes, default=None), stop)
+    asked = ask(
+        models,
+        [load(name, precision=request.precision) for name in models],
+        where,
+        max(request.passes, default=None),
+        stop,
+    )
     wanted, examples = read_examples(asked[0].task, data, request.task, request.split, request.text, request.label)
     if len(request.passes) > 1:
         curve(request, asked, wanted, examples, as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli.show import Bound, FromPasses, Json, print_json
+from litebert.cli.show import Bound, FromPasses, Json, Precise, print_json
 
 
 def predict(
@@ -20,6 +20,7 @@ def predict(
     passes: Annotated[int | None, typer.Option(help="How often a shared layer runs; default: as trained.")] = None,
     settle: Bound = None,
     from_passes: FromPasses = None,
+    precision: Precise = None,
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -34,7 +35,7 @@ def predict(
     chosen = format_of(to, form)
     here, stop = pick_device(device), settle_of(settle, from_passes)
     names = [model, *(also or [])]
-    models = ask(names, [load(name) for name in names], here, passes, stop)
+    models = ask(names, [load(name, precision=precision) for name in names], here, passes, stop)
     task = replace(models[0].task, texts=tuple(text or models[0].task.texts))
     size = file.stat().st_size if file.is_file() else 0
     signature = {"models": names, "file": str(file), "bytes": size, "format": chosen, "texts": list(task.texts)}
@@ -43,7 +44,8 @@ def predict(
         read_unlabelled(task, file, split),
         to,
         chosen,
-        signature | {"split": split, "passes": passes, "settle": asdict(stop) if stop else None},
+        signature
+        | {"split": split, "passes": passes, "precision": precision, "settle": asdict(stop) if stop else None},
         lambda rows: typer.echo(f"{rows:,} rows", err=True),
     )
     mean = found["passes"] / max(1, found["rows"] * len(models))

@@ -15,6 +15,11 @@ FromPasses = Annotated[
     int | None, typer.Option(metavar="N", help="With --settle: the first pass after which one may stop; default: 2.")
 ]
 
+Precise = Annotated[
+    str | None,
+    typer.Option("--precision", metavar="TYPE", help="On a CPU: fp32, bf16 or int8, by its quickest kernels."),
+]
+
 
 def progress(what: str) -> None:
     if sys.stderr.isatty():

@@ -29,6 +29,7 @@ from litebert.config import Reading, UserError
 from litebert.infer.batch import Batch, batches, states_of, to_batch
 from litebert.infer.fill import Filler
 from litebert.infer.predict import PIECES
+from litebert.infer.quick import place
 from litebert.model.heads import Network
 from litebert.model.packing import first_piece
 from litebert.tasks.example import Example, Task
@@ -111,8 +112,7 @@ def embedder(
     if pool == "pooler" and chosen != (depth,):
         raise UserError(f"pool = 'pooler' reads the last layer only, not layers = {layers!r}; use mean or first")
     where = torch.device(device) if device is not None else network.encoder.embeddings.words.weight.device
-    network.to(where).eval()
-    network.encoder.embeddings.compute = torch.float32
+    place(network, where, torch.float32)
     return Embedder(
         network=network,
         tokenizer=tokenizer,

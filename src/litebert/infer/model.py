@@ -16,6 +16,7 @@ from litebert.infer import ask
 from litebert.infer.ask import Told
 from litebert.infer.embed import Pool, Vectors, embed, embedder
 from litebert.infer.fill import Guess, fill
+from litebert.infer.quick import is_quick, quicken
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
 from litebert.model.weights import CHECKPOINTS, OURS, load_network, save_network
@@ -104,6 +105,10 @@ class Model:
 
     def save(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
         """A folder that `load` reads back: each shared weight once, in the type it came in unless another is said."""
+        if is_quick(self.network):
+            raise UserError(
+                "the weights of this model are packed for answering; to save it load it without a precision"
+            )
         save_network(self.network, Path(folder), dtype or self.stored)
         if self.tokenizer is not None:
             self.tokenizer.save(Path(folder))
@@ -111,13 +116,20 @@ class Model:
             write_taught(Path(folder), self.taught)
 
 
-def load(name: str | Path) -> Model:
-    """A trained model: our own folder, one of `transformers`, or a name on the hub."""
+def load(name: str | Path, *, device: str | None = None, precision: str | None = None) -> Model:
+    """A trained model: our own folder, one of `transformers`, or a name on the hub. `precision`, fp32, bf16 or int8: to
+    answer on a CPU as quickly as that goes, and nothing else; without it the model can be trained and saved too."""
+    if precision is not None and torch.device(device or "cpu").type != "cpu":
+        raise UserError(f"precision = {precision!r} is for a CPU; on {device} leave it out: answers are in bf16 there")
     folder = find(name)
     network, stored = load_network(folder)
     has_tokenizer = any((folder / file).is_file() for file in FILES)
     taught = read_taught(folder, network.head_configs, network.config.positions)
     tokenizer = Tokenizer.load(folder) if has_tokenizer else None
+    if precision is not None:
+        quicken(network, precision)
+    if device is not None:
+        network.to(device)
     return Model(network=network, tokenizer=tokenizer, stored=stored, taught=taught)
 
 

@@ -21,6 +21,7 @@ from litebert.infer.batch import (
     unit_scores,
     unit_shares,
 )
+from litebert.infer.quick import place
 from litebert.infer.settle import Settle, check_settle, settled
 from litebert.model.heads import Network
 from litebert.tasks.answers import Answers, Said, average
@@ -80,9 +81,8 @@ def asked(
     model.encoder.trunk.walk(passes)
     if settle is not None:
         check_settle(settle, model.config, model.taught.task, model.config.layers if passes is None else passes)
-    network = model.network.to(device).eval()
     usual = torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
-    network.encoder.embeddings.compute = precision or usual
+    network = place(model.network, device, precision or usual)
     taught = model.taught
     return Asked(network, model.tokenizer, taught.task, taught.reading, torch.device(device), passes, settle)
 

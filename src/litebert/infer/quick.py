@@ -1,0 +1,188 @@
+"""A network on a CPU -> the same on its quickest kernels: the trunk in float32, bf16 or int8, weights packed once.
+
+oneDNN multiplies by a matrix that was laid out for it beforehand, adds the bias and applies the activation in one go. A
+shared layer is packed once, whatever the number of its passes. Everything that reads a network works as before; what
+trains, saves or looks into a layer needs the weights themselves, and says so.
+
+int8: weights in 127 steps either way for each output; what they meet in 255 steps between its own extremes.
+"""
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from litebert.config import UserError
+from litebert.model.encoder import Plan, Trunk
+from litebert.model.heads import Network
+from litebert.model.layers import FeedForward, SelfAttention, packed_attention, padded_attention
+from litebert.model.packing import Boundaries, Mask
+
+Precision = Literal["fp32", "bf16", "int8"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "int8")
+Product = Callable[[Tensor], Tensor]
+FUSED = {"gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "relu": ("relu", "")}  # post-operations of oneDNN
+
+
+def quicken(network: Network, precision: str) -> Network:
+    """In place; the network then only answers."""
+    if precision not in PRECISIONS:
+        raise UserError(f"precision = {precision!r}; allowed: {', '.join(PRECISIONS)}")
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        raise UserError(f"precision = {precision!r} needs a PyTorch with oneDNN, and this one has none; leave it out")
+    network.eval().requires_grad_(False)
+    network.encoder.trunk = cast(Trunk, QuickTrunk(network.encoder.trunk, precision, network.config.activation))
+    network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
+    return network
+
+
+def is_quick(network: Network) -> bool:
+    return isinstance(network.encoder.trunk, QuickTrunk)
+
+
+def place(network: Network, device: torch.device | str, usual: torch.dtype) -> Network:
+    """There, in that type, ready to answer; one that was packed stays as it is."""
+    if not is_quick(network):
+        network.encoder.embeddings.compute = usual
+    elif torch.device(device).type != "cpu":
+        raise UserError(f"this model is packed for a CPU, and was asked on {device}; load it without a precision")
+    return network.to(device).eval()
+
+
+class QuickTrunk(nn.Module):
+    """What `Trunk` does, for answering alone."""
+
+    def __init__(self, trunk: Trunk, precision: Precision, activation: str) -> None:
+        super().__init__()
+        self.plan, self.one_pass, self.precision = trunk.plan, trunk.one_pass, precision
+        self.attentions = [QuickAttention(cast(SelfAttention, each), precision) for each in trunk.attention]
+        self.ffns = [QuickFeedForward(cast(FeedForward, each), precision, activation) for each in trunk.ffn]
+
+    def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
+        for a, f in self.walk(passes):
+            x = self.ffns[f](self.attentions[a](x, mask))
+        return x
+
+    def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
+        states = [x]
+        for a, f in self.walk(passes):
+            states.append(self.ffns[f](self.attentions[a](states[-1], mask)))
+        return states
+
+    def walk(self, passes: int | None) -> Plan:
+        return Trunk.walk(cast(Trunk, self), passes)
+
+    @property
+    def attention(self) -> Any:
+        raise UserError(
+            f"the layers of this model are packed for {self.precision}; to look into them load it without a precision"
+        )
+
+    ffn = attention
+
+
+class QuickAttention:
+    def __init__(self, layer: SelfAttention, precision: Precision) -> None:
+        self.heads = layer.heads
+        self.qkv, self.out = packed(layer.qkv, precision), packed(layer.out, precision)
+        self.norm = Normed(layer.norm)
+
+    def __call__(self, x: Tensor, mask: Mask) -> Tensor:
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # type: ignore[no-untyped-call]
+        if isinstance(mask, Boundaries):  # noqa: SIM108
+            seen = packed_attention(qkv, mask, 0.0)
+        else:
+            seen = padded_attention(qkv, mask, 0.0)
+        return self.norm(x, self.out(seen.flatten(-2)))
+
+
+class QuickFeedForward:
+    def __init__(self, layer: FeedForward, precision: Precision, activation: str) -> None:
+        self.up = packed(layer.up, precision, activation)
+        self.activation = None if activation in FUSED else layer.activation
+        self.down = packed(layer.down, precision)
+        self.norm = Normed(layer.norm)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = self.up(x)
+        return self.norm(x, self.down(y if self.activation is None else self.activation(y)))
+
+
+class Normed:
+    """The norm of a sum, in float32; out comes the type of what came in."""
+
+    def __init__(self, norm: nn.LayerNorm) -> None:
+        self.weight, self.bias = norm.weight.detach().float(), norm.bias.detach().float()
+        self.shape, self.eps = norm.normalized_shape, norm.eps
+
+    def __call__(self, x: Tensor, more: Tensor) -> Tensor:
+        return F.layer_norm((x + more).float(), self.shape, self.weight, self.bias, self.eps).to(x.dtype)
+
+
+def packed(layer: nn.Linear, precision: Precision, activation: str = "") -> Product:
+    post, algorithm = FUSED.get(activation, ("none", ""))
+    return (Int8 if precision == "int8" else Wide)(layer, precision, post, algorithm)
+
+
+class Wide:
+    """x · W + b in float32 or bf16."""
+
+    def __init__(self, layer: nn.Linear, precision: Precision, post: str, algorithm: str) -> None:
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.kernel = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().to(dtype))
+        self.bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+        self.post, self.algorithm = post, algorithm
+
+    def __call__(self, x: Tensor) -> Tensor:
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.kernel, self.bias, self.post, [], self.algorithm)
+        return product
+
+
+class Int8:
+    """x · W + b in whole numbers, given and taken in float32."""
+
+    def __init__(self, layer: nn.Linear, precision: Precision, post: str, algorithm: str) -> None:
+        weight = layer.weight.detach().float()
+        largest = weight.abs().amax(1)
+        self.scale = torch.where(largest > 0, largest, 1.0) / 127
+        steps = (weight / self.scale[:, None]).round().clamp(-127, 127).to(torch.int8)
+        self.kernel = torch.ops.onednn.qlinear_prepack(steps, None)
+        self.zero = torch.zeros(len(weight), dtype=torch.int32)
+        self.bias = None if layer.bias is None else layer.bias.detach().float()
+        self.post, self.algorithm = post, algorithm
+
+    def __call__(self, x: Tensor) -> Tensor:
+        low, high = torch.aminmax(x)
+        least = min(low.item(), 0.0)
+        scale = (max(high.item(), 0.0) - least) / 255 or 1.0
+        zero = round(-least / scale)
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(
+            *(rounded(x, scale, zero), scale, zero, self.kernel, self.scale, self.zero, self.bias),
+            *(1.0, 0, torch.float32, self.post, [], self.algorithm),
+        )
+        return product
+
+
+def rounded(x: Tensor, scale: float, zero: int) -> Tensor:
+    """x / scale + zero in 8 bits without sign."""
+    if not has_quick_rounding():
+        return torch.add(zero + 0.5, x, alpha=1 / scale).clamp_(0, 255).to(torch.uint8)
+    x = x.contiguous()
+    made = torch.quantize_per_tensor(x, scale, zero, torch.quint8)
+    return torch.empty(0, dtype=torch.uint8).set_(made.untyped_storage(), 0, x.shape, x.stride())
+
+
+@cache
+def has_quick_rounding() -> bool:
+    """PyTorch's own is ten times as fast as arithmetic, and announced to go: it says so once, here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
+        except (AttributeError, RuntimeError):
+            return False
+    return True

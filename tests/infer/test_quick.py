@@ -1,0 +1,145 @@
+"""A model packed for a CPU answers as the one it was made of, as near as its precision allows; and only answers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from litebert.cli import app
+from litebert.config import HeadConfig, Reading, UserError
+from litebert.infer.model import Model, load
+from litebert.infer.quick import quicken, rounded
+from litebert.model.encoder import attention_maps
+from litebert.model.packing import pack
+from litebert.model.weights import build
+from litebert.tasks.example import Task
+from litebert.tasks.taught import Taught
+from tests.conftest import FAMILIES
+from tests.toys import WORDS, toy_model, write_rows
+
+NEAR = {"fp32": 1e-5, "bf16": 0.06, "int8": 0.12}
+LABELS = ("bad", "good")
+PLANS = [{"sharing": "none"}, {"sharing": "ffn"}, {"groups": 2}, {"activation": "relu"}, {"activation": "silu"}]
+
+
+def pair(config, seed=0):
+    """The same network twice."""
+    first, second = (build(config, [HeadConfig(kind="classify", labels=LABELS)], seed).eval() for _ in range(2))
+    return first, second
+
+
+@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_answers_as_near_as_the_precision_allows(family, precision, small, ragged):
+    network, quick = pair(small(family, init_std=0.05))
+    quicken(quick, precision)
+    ids, mask = ragged
+    row, boundaries = pack(ids, mask)
+    with torch.no_grad():
+        exact = network(ids, mask)["classify"]
+        padded = quick(ids, mask)["classify"].float()
+        packed = quick(row, boundaries=boundaries)["classify"].float()
+    assert (padded - exact).abs().max() < NEAR[precision] * exact.abs().max()
+    assert (packed - exact).abs().max() < NEAR[precision] * exact.abs().max()
+    if precision != "fp32":
+        assert (padded - exact).abs().max() > 1e-6  # it is another arithmetic
+
+
+@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_every_plan_and_activation_has_its_quick_form(plan, precision, small, ragged):
+    network, quick = pair(small("albert", init_std=0.05, **plan))
+    quicken(quick, precision)
+    with torch.no_grad():
+        exact, near = (each(*ragged)["classify"].float() for each in (network, quick))
+    assert (near - exact).abs().max() < NEAR[precision] * exact.abs().max()
+
+
+def test_passes_and_hidden_states_are_as_before(small, ragged):
+    network, quick = pair(small("albert"))
+    quicken(quick, "fp32")
+    with torch.no_grad():
+        for passes in (1, 3, 7):
+            torch.testing.assert_close(
+                network(*ragged, passes=passes), quick(*ragged, passes=passes), rtol=1e-4, atol=1e-5
+            )
+        states, others = (each.encoder.hidden_states(*ragged) for each in (network, quick))
+    assert len(states) == len(others) == 5
+    for ours, theirs in zip(states, others, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_rounding_keeps_zero_and_both_ends():
+    x = torch.tensor([[-1.0, 0.0, 0.004, 2.0]])
+    scale = 3.0 / 255
+    assert rounded(x, scale, 85).tolist() == [[0, 85, 85, 255]]
+    assert rounded(x.expand(3, 4), scale, 85).tolist() == [[0, 85, 85, 255]] * 3
+
+
+def test_both_ways_of_rounding_agree(monkeypatch):
+    from litebert.infer import quick
+
+    x = torch.randn(64, 48, generator=torch.Generator().manual_seed(0))
+    first = rounded(x, 0.03, 120)
+    monkeypatch.setattr(quick, "has_quick_rounding", lambda: False)
+    second = rounded(x, 0.03, 120)
+    assert first.dtype == second.dtype == torch.uint8
+    assert (first.int() - second.int()).abs().max() <= 1  # halves go either way
+    assert (first != second).float().mean() < 0.01
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("quick")
+    model = load(toy_model(where, "albert", layers=3))
+    task = Task(kind="classify", labels=LABELS, texts=("review",))
+    network = build(
+        replace(model.config, init_std=0.05), [HeadConfig(kind="classify", labels=LABELS), HeadConfig(kind="mlm")], 0
+    )
+    Model(network=network, tokenizer=model.tokenizer, taught=Taught(task, Reading(length=32))).save(where)
+    return where
+
+
+@pytest.mark.parametrize("precision", NEAR)
+def test_loaded_with_a_precision_every_method_answers(folder, precision):
+    plain, quick = load(folder), load(folder, precision=precision)
+    texts = [" ".join(WORDS[:n]) for n in (3, 20, 7)]
+    for ours, theirs in zip(plain.classify(texts), quick.classify(texts), strict=True):
+        assert ours.probabilities == pytest.approx(theirs.probabilities, abs=0.03)
+    assert np.allclose(plain.embed(texts), quick.embed(texts), atol=20 * NEAR[precision])
+    ours, theirs = (each.fill("the [MASK] was fine")[0][0].probability for each in (plain, quick))
+    assert ours == pytest.approx(theirs, rel=0.3)
+
+
+def test_the_commands_take_it(folder, tmp_path):
+    rows = write_rows(tmp_path / "a.csv", [{"review": " ".join(WORDS[:n]), "stars": "good"} for n in (3, 9, 14)])
+    said = {}
+    for precision in ("fp32", "int8"):
+        to = tmp_path / f"{precision}.csv"
+        done = CliRunner().invoke(app, ["predict", str(folder), str(rows), "--to", str(to), "--precision", precision])
+        assert done.exit_code == 0, done.output
+        said[precision] = to.read_text()
+    assert said["fp32"] != said["int8"]
+    wrong = CliRunner().invoke(
+        app, ["predict", str(folder), str(rows), "--to", str(tmp_path / "x.csv"), "--precision", "int4"]
+    )
+    assert "allowed: fp32, bf16, int8" in str(wrong.exception)
+    for words in (["evaluate", folder, "--data", rows, "--label", "stars"], ["fill", "the [MASK]", "--model", folder]):
+        done = CliRunner().invoke(app, [*map(str, words), "--precision", "bf16"])
+        assert done.exit_code == 0, done.output
+    vectors = ["embed", folder, rows, "--text", "review", "--to", tmp_path / "v.npy", "--precision", "int8"]
+    assert CliRunner().invoke(app, [*map(str, vectors)]).exit_code == 0
+
+
+def test_it_only_answers(folder, tmp_path):
+    quick = load(folder, precision="int8")
+    with pytest.raises(UserError, match="load it without a precision"):
+        quick.save(tmp_path / "out")
+    with pytest.raises(UserError, match="packed for int8"):
+        attention_maps(quick.encoder, torch.tensor([[2, 5, 3]]))
+    with pytest.raises(UserError, match="is for a CPU"):
+        load(folder, device="cuda", precision="int8")
+    with pytest.raises(UserError, match="allowed: fp32, bf16, int8"):
+        load(folder, precision="fp8")
