@@ -12,15 +12,20 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError, preset
+from litebert.export.engine import run_by_onnx
 from litebert.export.folder import compare, export_onnx, open_session
 from litebert.export.onnx import write_network
 from litebert.infer.model import Model, load
+from litebert.infer.predict import asked, listen
 from litebert.model.weights import build
+from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
+from litebert.report.evaluation import read_examples
 from litebert.tasks.example import Task
 from litebert.tasks.read import TASKS
 from litebert.tasks.taught import Taught
+from litebert.train.finetune import finetune
 from tests.conftest import FAMILIES
-from tests.toys import toy_model
+from tests.toys import KINDS, classes, questions, toy_model, write_rows
 
 onnx = pytest.importorskip("onnx", reason="pip install 'litebert[onnx]'")
 pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
@@ -217,4 +222,43 @@ def test_the_command_says_how_near_the_file_is(tmp_path):
     assert "largest difference" in small.stdout
     assert (tmp_path / "small" / "model.onnx").stat().st_size < found["bytes"]
     refused = run.invoke(app, ["export", str(tmp_path / "toy"), "--to", str(tmp_path / "x"), "--as", "hf", "--int8"])
-    assert "--int8 is for --as onnx" in str(refused.exception)
+    assert "are for --as onnx" in str(refused.exception)
+
+
+def test_the_file_is_scored_beside_the_model(tmp_path):
+    """In float32 both say the same, for every kind of task; in int8 nearly."""
+    rows, answers = write_rows(tmp_path / "a.csv", classes(60)), write_rows(tmp_path / "q.jsonl", questions(30))
+    for kind, file in (("classify", rows), ("answer", answers)):
+        model = taught(tmp_path / kind, kind)
+        if kind == "classify":
+            task = replace(model.taught.task, label=("stars",))
+            model = replace(model, taught=replace(model.taught, task=task))
+        model.save(tmp_path / kind)
+        for int8 in (False, True):
+            words = ["export", tmp_path / kind, "--to", tmp_path / "out", "--as", "onnx", "--check", file, "--json"]
+            done = CliRunner().invoke(app, [*map(str, words), *(["--int8"] if int8 else [])])
+            assert done.exit_code == 0, (done.output, done.exception)
+            for row in json.loads(done.stdout)["scores"]:
+                assert row["file"] == pytest.approx(row["model"], abs=0.2 if int8 else 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_asking_the_file_is_asking_the_model(kind, tmp_path):
+    make, ending, options, _ = KINDS[kind]
+    file = write_rows(tmp_path / f"a{ending}", make(40))
+    tune = TuneConfig(steps=3, batch=8, keep=0)
+    task = TaskConfig(train=str(file), texts=options[1:2], label=options[3:4])
+    recipe = TuneRecipe(model=str(toy_model(tmp_path / "toy", "albert")), task=task, tune=tune)
+    finetune(recipe, tmp_path / "run", False, "cpu", lambda _: None)
+    model = load(tmp_path / "run")
+    export_onnx(model, tmp_path / "onnx")
+    examples = read_examples(model.taught.task, file, "", "", (), ())[1]
+    first, second = (
+        [said for _, said, _ in listen([asked(each)], examples)]
+        for each in (model, run_by_onnx(model, tmp_path / "onnx" / "model.onnx"))
+    )
+    for ours, theirs in zip(first, second, strict=True):
+        if kind == "answer":
+            assert ours.texts == theirs.texts
+        else:
+            assert np.allclose(ours, theirs, atol=1e-4)

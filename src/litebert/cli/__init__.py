@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import answer, bench, corpus, embed, evaluate, model, plot, predict, text, train, tune
+from litebert.cli import answer, bench, bench_infer, corpus, embed, evaluate, model, plot, predict, text, train, tune
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ for command in (
 app.add_typer(text.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(plot.app, name="plot")
+bench.app.command()(bench_infer.infer)
 app.add_typer(bench.app, name="bench")
 
 

@@ -1,14 +1,17 @@
 """`litebert demo`, `info`, `export` and `convert`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from litebert.cli.show import Json, print_json, print_table, size
+from litebert.cli.show import Json, print_json, print_table, progress, size
 from litebert.config import PRESETS, HeadConfig, ModelConfig, UserError
 from litebert.recipe import apply_sets, load_recipe, recipe_names
 from litebert.strict import neighbour
+
+if TYPE_CHECKING:
+    from litebert.infer.model import Model
 
 To = Annotated[Path, typer.Option("--to", help="The folder to write.")]
 
@@ -175,16 +178,20 @@ def export(
         str, typer.Option("--as", help="hf: a folder that transformers loads; onnx: one that onnxruntime runs.")
     ] = "hf",
     int8: Annotated[bool, typer.Option("--int8", help="onnx: weights and products in 8 bits.")] = False,
+    check: Annotated[
+        Path | None, typer.Option(metavar="DATA", help="onnx: score model and file on this labelled file or folder.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="With --check: the benchmark whose folder that is.")] = "",
     as_json: Json = False,
 ) -> None:
     """Write a model for other software."""
     if kind not in ("hf", "onnx"):
         raise UserError(f"--as {kind!r}; allowed: hf, onnx")
-    if int8 and kind != "onnx":
-        raise UserError("--int8 is for --as onnx")
     if kind == "onnx":
-        _export_onnx(model, to, int8, as_json)
+        _export_onnx(model, to, int8, check, task, as_json)
         return
+    if int8 or check is not None or task:
+        raise UserError("--int8, --check and --task are for --as onnx")
     from litebert.export.hf import export_hf
     from litebert.infer.model import load
 
@@ -197,20 +204,41 @@ def export(
     typer.echo(f"wrote {to}")
 
 
-def _export_onnx(model: str, to: Path, int8: bool, as_json: bool) -> None:
+def _export_onnx(model: str, to: Path, int8: bool, check: Path | None, task: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     from litebert.export.folder import export_onnx
     from litebert.infer.model import load
 
-    written = export_onnx(load(model), to, int8)
+    if task and check is None:
+        raise UserError(f"--task {task} says how to read what to check on; say where it is: --check FOLDER")
+    loaded = load(model)
+    written = export_onnx(loaded, to, int8)
+    scores = _check_onnx(loaded, to, check, task) if check is not None else []
     if as_json:
-        print_json(asdict(written))
+        print_json(asdict(written) | ({"scores": scores} if check is not None else {}))
         return
+    for row in scores:
+        before, after = (f"{100 * row[side]:.2f}" for side in ("model", "file"))
+        typer.echo(f"{row['name']} × 100 on {check}: {before} before, {after} after (± {100 * row['error']:.2f})")
     typer.echo(f"largest difference from PyTorch, of any output: {written.difference:.2g}")
     if written.passes:
         typer.echo("the number of passes is an input")
     typer.echo(f"wrote {to}: model.onnx of {size(written.bytes)}; try it with: python {to / 'run.py'} TEXT")
+
+
+def _check_onnx(model: "Model", folder: Path, data: Path, task: str) -> list[dict[str, Any]]:
+    """The scores of the model and of the file that was written, on the same examples."""
+    from litebert.export.engine import run_by_onnx
+    from litebert.infer.predict import asked
+    from litebert.report.evaluation import evaluate, read_examples
+
+    before, after = asked(model), asked(run_by_onnx(model, folder / "model.onnx"))
+    wanted, examples = read_examples(before.task, data, task, "dev" if task else "", (), ())
+    progress(f"scoring {len(examples):,} examples twice")
+    found = [evaluate([each], examples, wanted, False).scores for each in (before, after)]
+    pairs = zip(*found, strict=True)
+    return [{"name": a.name, "model": a.value, "file": b.value, "error": a.error} for a, b in pairs]
 
 
 def convert(
