@@ -1,39 +1,66 @@
 """The bench of CPU inference compares what it says it compares."""
 
+import numpy as np
 import pytest
 
+from litebert import config
+from litebert.bench import infer
 from litebert.config import UserError
 
 for needed in ("transformers", "onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(needed, reason="pip install 'litebert[bench,onnx]'")
 
 
-def test_every_side_gives_the_same_states_as_near_as_it_can(monkeypatch):
-    from litebert.bench import infer
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(infer, "in_process", lambda work, *words: work(*words))
+        return {
+            each.name: each for each in infer.prepare("albert-tiny", "bert-tiny", tmp_path_factory.mktemp("f"), 1, 0)
+        }
 
-    monkeypatch.setattr(infer, "LEAST", 0.0)
-    found = infer.bench_infer("albert-tiny", "bert-tiny", rounds=1)
-    apart = found["differences"]
+
+def test_every_side_gives_the_same_states_as_near_as_it_can(sides):
+    ids = np.random.default_rng(0).integers(5, 900, (3, 17))
+    mask = (np.arange(17) < np.array([[17], [4], [9]])).astype(np.int64)
+    said = {}
+    for name, side in sides.items():
+        states = (infer.ours if side.precision else infer.theirs)(side)(ids * mask, mask, True)()
+        said[name] = states[mask.astype(bool)]
+    exact = said["litebert fp32"]
+    apart = {name: np.abs(each - exact).max() for name, each in said.items()}
     assert max(apart["onnxruntime fp32"], apart["litebert ONNX"]) < 1e-4
     for rough in ("litebert bf16", "litebert int8", "litebert ONNX int8", "onnxruntime int8"):
         assert 1e-4 < apart[rough] < 0.5
-    shapes = {row["shape"] for row in found["rows"]}
-    assert shapes == {"(1, 16)", "(1, 128)", "(8, 128)", "ragged (32, 8 to 128)"}
-    assert {row["side"] for row in found["rows"] if row["shape"].startswith("(")} | {
-        f"litebert {kind}, padded" for kind in ("fp32", "bf16", "int8")
-    } == {row["side"] for row in found["rows"]}
-    assert all(row["ms"] > 0 for row in found["rows"])
-    assert found["memory_int8_bytes"] > 0
+    assert apart["onnxruntime int8, bert-tiny"] > 1  # another model
+    packed = infer.ours(sides["litebert fp32"])(ids * mask, mask, False)()
+    assert np.allclose(packed, exact, atol=1e-5)
+
+
+def test_sides_run_in_turns_in_processes_of_their_own(sides, monkeypatch):
+    monkeypatch.setattr(infer, "SHAPES", ((1, 4), (2, 8)))
+    monkeypatch.setattr(infer, "RAGGED", (3, 2, 9))
+    order = []
+    some = [sides["litebert fp32"], sides["onnxruntime int8"]]
+    rows, apart = infer.measure(some, 900, 2, 0, order.append)
+    first = [line.split(", ")[-1] for line in order[:4]]
+    assert first == ["litebert fp32", "onnxruntime int8", "onnxruntime int8", "litebert fp32"]
+    ragged = [row["side"] for row in rows if row["shape"].startswith("ragged")]
+    assert ragged == ["litebert fp32", "onnxruntime int8", "litebert fp32, padded"]
+    assert len(rows) == 7
+    assert all(row["ms"] > 0 for row in rows)
+    assert apart["litebert fp32"] == 0 < apart["onnxruntime int8"]
 
 
 def test_a_failing_side_is_named_and_short_models_are_refused(tmp_path, monkeypatch):
-    from litebert import config
-    from litebert.bench.infer import Side, Worker, bench_infer
-
-    worker = Worker(Side("broken", str(tmp_path / "none.onnx")))
+    worker = infer.Worker(infer.Side("broken", str(tmp_path / "none.onnx")))
     with pytest.raises(UserError, match="the side broken"):
         worker.ask(None, None, False)
     worker.close()
     monkeypatch.setitem(config.PRESETS, "short", config.ModelConfig(positions=64))
     with pytest.raises(UserError, match="fewer than the 128 positions"):
-        bench_infer("short", "bert-tiny")
+        infer.bench_infer("short", "bert-tiny")
+
+
+def test_what_a_model_adds_to_a_process_is_counted(sides):
+    assert 0 < infer.in_process(infer.resident, sides["litebert int8"].path) < 2**30

@@ -10,6 +10,7 @@ import multiprocessing
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -191,15 +192,15 @@ class Worker:
 
     def ask(self, ids: Any, mask: Any, padded: bool) -> tuple[Any, float]:
         """What it says of a batch, and the seconds that takes."""
-        self.end.send((ids, mask, padded))
         try:
+            self.end.send((ids, mask, padded))
             found: tuple[Any, float] = self.end.recv()
-        except EOFError:
+        except (EOFError, OSError):
             raise UserError(f"the side {self.name} of the bench failed; its own words are above") from None
         return found
 
     def close(self) -> None:
-        if self.process.is_alive():
+        with suppress(OSError):  # it may have ended by itself
             self.end.send(None)
         self.process.join(30)
 
