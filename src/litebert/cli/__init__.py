@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import answer, bench, corpus, embed, evaluate, model, plot, predict, text, train, tune
+from litebert.cli import answer, bench, corpus, embed, evaluate, model, plot, predict, serve, text, train, tune
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ for command in (
     embed.probe,
     model.export,
     model.convert,
+    serve.serve,
 ):
     app.command()(command)
 app.add_typer(text.app, name="tokenizer")
