@@ -32,3 +32,29 @@ def serve(
     title = f"{model}, {texts} texts of 8 to 128 pieces, median of {rounds}, {found['threads']} threads"
     print_table(title, ["", "texts a second", "p50, ms", "p99, ms", "errors"], rows)
     typer.echo(f"the server reaches {found['ratio']:.3f} of the direct rate")
+
+
+@bench.command()
+def hostile(
+    model: Annotated[str, typer.Argument(help="The model to serve; a small one will do.")],
+    requests: Annotated[int, typer.Option(min=1)] = 10_000,
+    connections: Annotated[int, typer.Option(help="That send at once.", min=1)] = 16,
+    seed: Annotated[int, typer.Option(help="Decides what is sent.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Malformed and hostile requests: what each kind was answered with, and whether the server is well after them."""
+    from litebert.bench.hostile import bench_hostile
+
+    found = bench_hostile(model, requests, connections, seed, say=tell)
+    if as_json:
+        print_json(found)
+        return
+    columns = list(found["statuses"])
+    rows = [[kind, *(str(row.get(status, "")) for status in columns)] for kind, row in found["kinds"].items()]
+    rows.append(["all", *(str(found["statuses"][status]) for status in columns)])
+    print_table(f"{requests:,} requests in {found['seconds']:.0f} s", ["", *columns], rows)
+    typer.echo("0: closed without an answer, as what is not HTTP may be")
+    typer.echo(
+        f"server errors but 503: {found['server_errors']}; stuck: {found['stuck']}; left inside: {found['left_inside']}; "
+        f"answers as before: {'yes' if found['answers_as_before'] else 'no'}"
+    )

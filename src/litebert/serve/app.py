@@ -67,9 +67,9 @@ class Service:
         """The reply's body, and the seconds that the model took."""
         group = group_of(self.models, ask, body)
         items = ASKS[ask].items(body)
-        longest = max((len(each) for each in texts_of(items)), default=0)
-        if longest > self.limits.text:
-            raise Refused(422, "invalid", f"a text of {longest} characters; at most {self.limits.text} are taken")
+        words = max((len(" ".join(item)) for item in items if ask == "tag" and not isinstance(item, str)), default=0)
+        if words > self.limits.text:
+            raise Refused(422, "invalid", f"words of {words} characters together; at most {self.limits.text} are taken")
         job = Job(group=group, items=items, pieces=sum(map(size, items)))
         try:
             done = await asyncio.wrap_future(self.batcher.submit(job))
@@ -79,11 +79,6 @@ class Service:
             raise Refused(500, "failed", str(problem)) from None
         name = json.dumps(group.model)
         return f'{{"model": {name}, "answers": [{", ".join(done.answers)}]}}'.encode(), done.seconds
-
-
-def texts_of(items: Any) -> list[str]:
-    """Every text there is; the words of a sentence count as one."""
-    return [item if isinstance(item, str) else " ".join(item) for item in items]
 
 
 def build_app(service: Service) -> Any:

@@ -20,7 +20,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as problem:
-        why = getattr(problem, "strerror", None) or str(problem)
+        why = (getattr(problem, "strerror", None) or str(problem)).partition(" (while")[0]
         raise UserError(f"cannot listen on {host} port {port}: {why}; choose another by --port or --host") from None
 
 
@@ -40,6 +40,7 @@ def serve(service: Service, listening: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=max(1, min(5, round(service.limits.seconds))),
         timeout_graceful_shutdown=max(1, round(service.limits.seconds)),
         backlog=2048,
     )

@@ -122,7 +122,7 @@ async function go() {
     for (const each of kept.values()) each.change = change(which, each.answers, kept.get(full).answers);
     if (mine === turn) at("dial-history").replaceChildren(make("h2", {}, "time by passes"),
       make("p", { id: "dial-change" }, `${passes} of ${full} passes: ${kept.get(passes).time.toFixed(1)} ms, ${kept.get(passes).change}`),
-      dialPicture(kept, full, passes));
+      kept.size > 1 ? dialPicture(kept, full, passes) : "");
   } catch (problem) {
     if (mine === turn) {
       at("time").textContent = "";
