@@ -12,10 +12,11 @@ from tests.serve.conftest import HEADS
 from tests.toys import WORDS
 
 TEXTS = ["the film was fine .", "a book by ann , of london", "who wrote it ?"]
+MASKED = ["the [MASK] was [MASK] .", "a [MASK]"]
 PASSAGE = "the book was by ann in london and the film was by bob ."
 LOCAL = {  # name of the model: what is asked over HTTP, and the same from Python
-    "filler": ("fill", {"texts": ["the [MASK] was [MASK] .", "a [MASK]"]}, lambda model: [
-        [[asdict(guess) for guess in mask] for mask in model.fill(text)] for text in ("the [MASK] was [MASK] .", "a [MASK]")]),
+    "filler": ("fill", {"texts": MASKED}, lambda model: [
+        [[asdict(guess) for guess in mask] for mask in model.fill(text)] for text in MASKED]),
     "classify": ("classify", {"texts": [*TEXTS, ["a", "film"]]}, lambda model: model.classify([*TEXTS, ("a", "film")])),
     "several": ("classify", {"texts": TEXTS}, lambda model: model.classify(TEXTS)),
     "regress": ("classify", {"texts": TEXTS}, lambda model: model.classify(TEXTS)),
@@ -73,7 +74,9 @@ def test_many_at_once_get_what_each_gets_alone(here, models):
     server = here(pieces=300, wait=20, per_client=0)
     together = server.at_once(asks)
     items = server.get("/metrics").text
-    batches = float(next(line for line in items.splitlines() if line.startswith("litebert_batch_items_count")).split()[1])
+    batches = float(
+        next(line for line in items.splitlines() if line.startswith("litebert_batch_items_count")).split()[1]
+    )
     assert batches < 0.7 * len(asks), "nothing was batched, so this shows nothing"
     for (ask, body), found in zip(asks, together, strict=True):
         assert found.status_code == 200
@@ -91,7 +94,11 @@ def test_many_at_once_get_what_each_gets_alone(here, models):
 
 def test_one_bad_text_among_many_spoils_no_other(here):
     server = here(wait=20)
-    asks = [("fill", {"texts": ["the [MASK]"]})] * 5 + [("fill", {"texts": ["no mask"]})] + [("fill", {"texts": ["a [MASK]"]})] * 5
+    asks = (
+        [("fill", {"texts": ["the [MASK]"]})] * 5
+        + [("fill", {"texts": ["no mask"]})]
+        + [("fill", {"texts": ["a [MASK]"]})] * 5
+    )
     codes = [found.status_code for found in server.at_once(asks)]
     assert codes == [200] * 5 + [422] + [200] * 5
 
@@ -156,12 +163,20 @@ def test_models_are_known_by_name_and_by_what_they_can(here):
     assert set(about) == set(HEADS)
     assert about["filler"]["asks"] == ["fill", "embed", "pieces", "look"]
     assert about["tag"]["asks"] == ["tag", "embed", "pieces", "look"]
-    assert (about["classify"]["labels"], about["classify"]["dial"], about["classify"]["layers"]) == (["bad", "good"], True, 4)
+    assert (about["classify"]["labels"], about["classify"]["dial"], about["classify"]["layers"]) == (
+        ["bad", "good"],
+        True,
+        4,
+    )
     assert server.ask("fill", texts=["a [MASK]"]).json()["model"] == "filler"
     assert server.ask("classify", texts=["a"]).json()["model"] == "classify"  # the first that can
     for body, status, words in (
         ({"model": "nobody", "texts": ["a"]}, 404, "no model 'nobody'; there are: filler, classify"),
-        ({"model": "tag", "texts": ["a"]}, 422, "tag has no head to classify; those that have: classify, several, regress"),
+        (
+            {"model": "tag", "texts": ["a"]},
+            422,
+            "tag has no head to classify; those that have: classify, several, regress",
+        ),
     ):
         found = server.ask("classify", **body)
         assert found.status_code == status

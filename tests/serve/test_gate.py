@@ -36,12 +36,14 @@ class Held:
 
 
 @pytest.mark.parametrize("body", [
-    b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"texts": "one"}', b'{"texts": []}', b'{"texts": [1]}', b'{"texts": [null]}',
+    b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"texts": "one"}', b'{"texts": []}', b'{"texts": [1]}',
+    b'{"texts": [null]}',
     b'{"texts": ["a"], "passes": 0}', b'{"texts": ["a"], "passes": 5}', b'{"texts": ["a"], "passes": NaN}',
     b'{"texts": ["a"], "passes": "1"}', b'{"texts": ["a"], "passes": true}', b'{"texts": ["a"], "settle": Infinity}',
     b'{"texts": ["a"], "settle": NaN}', b'{"texts": ["a"], "settle": -1}', b'{"texts": ["a"], "unknown": 1}',
     b'{"texts": ["\\ud800"]}', b'{"texts": [["a \\udfff", "b"]]}', b'{"\\ud800": 1}', b'{"texts": [["a", "b", "c"]]}',
-    b'{"texts": ["a"], "passes": ' + b"9" * 5000 + b"}", b'{"texts": ' + b"[" * 100_000, b'{"texts": ["a"], "from_passes": 3}',
+    b'{"texts": ["a"], "passes": ' + b"9" * 5000 + b"}", b'{"texts": ' + b"[" * 100_000,
+    b'{"texts": ["a"], "from_passes": 3}',
     b'{"texts": ["a"], "model": "tag"}',
 ])  # fmt: skip
 def test_what_cannot_be_answered_is_422(body, here):
@@ -177,7 +179,10 @@ class TestKey:
 
     def test_with_the_key_all_is_as_without_one(self, here):
         server, given = here(key="geheim-ü"), {"authorization": "Bearer geheim-ü".encode()}
-        assert server.send("POST", "/v1/classify", json=GOOD, headers=given).json() == here().ask("classify", **GOOD).json()
+        assert (
+            server.send("POST", "/v1/classify", json=GOOD, headers=given).json()
+            == here().ask("classify", **GOOD).json()
+        )
         assert server.get("/v1/models", headers=given).status_code == 200
 
     def test_the_page_and_the_probes_need_none(self, here):
@@ -202,7 +207,9 @@ def test_openapi_says_the_limits_that_hold(here):
     found = here(text=77, texts=5).get("/openapi.json").json()
     texts = found["components"]["schemas"]["Fill"]["properties"]["texts"]
     assert (texts["maxItems"], texts["items"]["maxLength"]) == (5, 77)
-    assert {"200", "401", "404", "408", "413", "422", "429", "503"} <= set(found["paths"]["/v1/fill"]["post"]["responses"])
+    assert {"200", "401", "404", "408", "413", "422", "429", "503"} <= set(
+        found["paths"]["/v1/fill"]["post"]["responses"]
+    )
 
 
 def test_the_time_of_the_model_is_told_beside_the_answer(here):
@@ -226,9 +233,11 @@ def test_a_client_that_goes_takes_its_request_with_it(here):
         body = json.dumps({"texts": [text]}).encode()
         messages = asyncio.Queue()
         messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
-        scope = {"type": "http", "method": "POST", "path": "/v1/classify", "raw_path": b"/v1/classify", "query_string": b"",
-                 "headers": [(b"content-type", b"application/json")], "client": ("a", 1), "server": ("b", 1),
-                 "http_version": "1.1", "scheme": "http", "root_path": "", "asgi": {"version": "3.0"}}  # fmt: skip
+        scope = {
+            **{"type": "http", "method": "POST", "path": "/v1/classify", "raw_path": b"/v1/classify", "scheme": "http"},
+            **{"headers": [(b"content-type", b"application/json")], "query_string": b"", "http_version": "1.1"},
+            **{"client": ("a", 1), "server": ("b", 1), "root_path": "", "asgi": {"version": "3.0"}},
+        }
         statuses = []
 
         async def send(message):

@@ -118,7 +118,9 @@ def test_class_probabilities_are_shown(page, models):
     page.fill("#classify-text", "the film was fine .")
     go(page)
     (told,) = models["classify"].classify(["the film was fine ."])
-    assert dict(rows(page)) == {name: pytest.approx(100 * share, abs=0.06) for name, share in told.probabilities.items()}
+    assert dict(rows(page)) == {
+        name: pytest.approx(100 * share, abs=0.06) for name, share in told.probabilities.items()
+    }
     alone = rows(page)
     page.fill("#classify-pair", "a book")
     page.keyboard.press("Enter")
@@ -144,7 +146,13 @@ def test_pieces_and_vectors_are_shown(page):
     turn_to(page, "filler", "pieces")
     page.fill("#pieces-text", "The films")
     go(page)
-    assert [each.inner_text().split("\n")[0] for each in page.query_selector_all(".chip")] == ["[CLS]", "the", "film", "##s", "[SEP]"]
+    assert [each.inner_text().split("\n")[0] for each in page.query_selector_all(".chip")] == [
+        "[CLS]",
+        "the",
+        "film",
+        "##s",
+        "[SEP]",
+    ]
     turn_to(page, "filler", "embed")
     page.fill("#embed-texts", "the film\na book\nin rome")
     go(page)

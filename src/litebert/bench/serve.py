@@ -1,8 +1,8 @@
 """`litebert bench serve`: texts a second over HTTP from many connections beside the same model called directly.
 
 The model is called on batches of several sizes first, texts of like length together, and the quickest size is its best;
-then that and the server take turns. The server runs in a process of its own with its usual settings, and each connection
-sends its next text when it has the answer to the last. Both sides have all the machine's cores while it is their turn.
+then that and the server take turns. The server runs in a process of its own with its usual settings, and each
+connection sends its next text when it has the answer to the last. Each side has all the cores while it is its turn.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def books() -> list[str]:
 
 @contextmanager
 def served_folder(name: str, documents: Sequence[str], seed: int, say: Say) -> Iterator[Path]:
-    """The model's folder; of a preset, one with fresh weights, a classify head and a tokenizer of the shipped novels."""
+    """The model's folder; of a preset, one with fresh weights, a classify head and the shipped novels' tokenizer."""
     if name not in PRESETS:
         yield Path(name)
         return
@@ -107,7 +107,7 @@ def sample(model: Model, documents: Sequence[str], count: int, seed: int) -> lis
         raise UserError("this bench asks for classes; give a model that was taught some, or a preset")
     rng, texts = np.random.default_rng(seed), []
     for size in rng.integers(SHORTEST, LONGEST + 1, count).tolist():
-        document = documents[rng.integers(len(documents))]
+        document = documents[int(rng.integers(len(documents)))]
         start = document.find(" ", int(rng.integers(max(1, len(document) - 8 * LONGEST)))) + 1
         texts.append(cut(model.tokenizer, document[start : start + 8 * LONGEST], size))
     return texts

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import answer, corpus, embed, evaluate, model, plot, predict, serve, stress, text, train, tune
+from litebert.cli import answer, bench, corpus, embed, evaluate, model, plot, predict, serve, stress, text, train, tune
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -38,7 +38,9 @@ for command in (
 app.add_typer(text.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(plot.app, name="plot")
-app.add_typer(stress.bench, name="bench")
+for measure in (stress.serve, stress.hostile):
+    bench.app.command()(measure)
+app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli.bench import app as bench
 from litebert.cli.bench import tell
 from litebert.cli.show import Json, print_json, print_table
 
 
-@bench.command()
 def serve(
-    model: Annotated[str, typer.Option(help="A model that classifies, or a preset: that with fresh weights.")] = "albert-base",
+    model: Annotated[
+        str, typer.Option(help="A model that classifies, or a preset: that with fresh weights.")
+    ] = "albert-base",
     connections: Annotated[int, typer.Option(help="That ask at once.", min=1)] = 64,
     texts: Annotated[int, typer.Option(help="Asked in a round.", min=1)] = 256,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
@@ -34,7 +34,6 @@ def serve(
     typer.echo(f"the server reaches {found['ratio']:.3f} of the direct rate")
 
 
-@bench.command()
 def hostile(
     model: Annotated[str, typer.Argument(help="The model to serve; a small one will do.")],
     requests: Annotated[int, typer.Option(min=1)] = 10_000,
@@ -55,6 +54,6 @@ def hostile(
     print_table(f"{requests:,} requests in {found['seconds']:.0f} s", ["", *columns], rows)
     typer.echo("0: closed without an answer, as what is not HTTP may be")
     typer.echo(
-        f"server errors but 503: {found['server_errors']}; stuck: {found['stuck']}; left inside: {found['left_inside']}; "
-        f"answers as before: {'yes' if found['answers_as_before'] else 'no'}"
+        f"server errors but 503: {found['server_errors']}; stuck: {found['stuck']}; "
+        f"left inside: {found['left_inside']}; answers as before: {'yes' if found['answers_as_before'] else 'no'}"
     )

@@ -34,7 +34,7 @@ def fill(model: Filler, text: str, top: int, passes: int | None = None) -> list[
 
 
 def fill_many(model: Filler, texts: Sequence[str], top: int, passes: int | None = None) -> list[list[list[Guess]]]:
-    """For each text, for each of its masks, the likeliest pieces, best first. Texts of like length go through together."""
+    """For each text, for each of its masks, the likeliest pieces. Texts of like length go through together."""
     network, tokenizer = model.network, model.tokenizer
     if "mlm" not in network.heads:
         raise UserError("this model has no masked-LM head, so it cannot fill masks")
@@ -76,7 +76,7 @@ def _fill_row(
     places = (ids == tokenizer.mask_id).nonzero()[:, 0]
     owners = [number for number in some for index in rows[number][0] if index == tokenizer.mask_id]
     guesses: list[list[Guess]] = []
-    for here in places.to(table.device).split(AT_ONCE):
+    for here in torch.split(places.to(table.device), AT_ONCE):
         logits = widened(network.heads["mlm"](states, table, here))  # (N, V)
         logits[:, [*tokenizer.special_ids, *range(len(tokenizer), logits.shape[1])]] = float("-inf")  # no words
         best = logits.softmax(-1).topk(top)

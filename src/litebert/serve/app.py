@@ -99,10 +99,12 @@ def build_app(service: Service) -> Any:
             replied = {200: {"model": answers[ask]}}
             app.post(f"/v1/{ask}", summary=ASKS[ask].says, responses=errors | replied, response_class=Response)(route)
 
-    @app.get("/v1/models", summary="The models, and what each can be asked.", responses={200: {"model": answers["models"]}, 401: errors[401]}, response_class=Response)  # fmt: skip
     async def models() -> Any:
         return reply({"models": [describe(name, model) for name, model in service.models.items()]})
 
+    told = {200: {"model": answers["models"]}, 401: errors[401]}
+    says = "The models, and what each can be asked."
+    app.get("/v1/models", summary=says, responses=told, response_class=Response)(models)
     watch_routes(app, service)
     page_routes(app)
     error_handlers(app)
@@ -126,19 +128,23 @@ def watch_routes(app: Any, service: Service) -> None:
     """For those who look after the server."""
     from fastapi import Response
 
-    @app.get("/health", summary="Whether the process works.", response_class=Response)
     async def health() -> Any:
         alive = service.batcher.thread.is_alive()
         return reply({"alive": alive}, 200 if alive else 503)
 
-    @app.get("/ready", summary="Whether it takes requests now.", response_class=Response)
     async def ready() -> Any:
         takes = not (service.gate.stopping or service.gate.full)
         return reply({"ready": takes}, 200 if takes else 503)
 
-    @app.get("/metrics", summary="Counters for Prometheus.", response_class=Response)
     async def metrics() -> Any:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    busy: dict[int | str, Any] = {503: {"description": "It does not."}}
+    no_key: dict[int | str, Any] = {401: {"description": ERRORS[401]}}
+    plain: Any = {"response_class": Response}
+    app.get("/health", summary="Whether the process works.", responses=busy, **plain)(health)
+    app.get("/ready", summary="Whether it takes requests now.", responses=busy, **plain)(ready)
+    app.get("/metrics", summary="Counters for Prometheus.", responses=no_key, **plain)(metrics)
 
 
 def page_routes(app: Any) -> None:
@@ -159,26 +165,26 @@ def error_handlers(app: Any) -> None:
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
 
-    @app.exception_handler(Refused)
     async def refused(_: Any, problem: Refused) -> Any:
         return said(problem)
 
-    @app.exception_handler(RequestValidationError)
     async def invalid(_: Any, problem: Any) -> Any:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])[:100]
         return said(Refused(422, "invalid", f"{where or 'the body'}: {first['msg']}"))
 
-    @app.exception_handler(HTTPException)
     async def plain(_: Any, problem: Any) -> Any:
         if problem.status_code == 400:  # what FastAPI says of a body that is not UTF-8, or no JSON that Python reads
             return said(Refused(422, "invalid", "the body: not JSON in UTF-8"))
         words = {404: "no_such_page", 405: "wrong_method"}
         return said(Refused(problem.status_code, words.get(problem.status_code, "http"), str(problem.detail)))
 
-    @app.exception_handler(Exception)
     async def fault(_: Any, problem: Exception) -> Any:
         return said(Refused(500, "failed", "a fault of the server's; its log says more"))
+
+    handlers = {Refused: refused, RequestValidationError: invalid, HTTPException: plain, Exception: fault}
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
 
 
 def said(problem: Refused) -> Any:

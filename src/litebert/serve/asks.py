@@ -1,4 +1,4 @@
-"""What a model can be asked over HTTP: for each question, which models can answer it, and how many at once are answered.
+"""What a model can be asked over HTTP: for each question, which models can answer it, and how many are at once.
 
 Items come in from any number of requests; an answer each goes out, ready for JSON.
 """

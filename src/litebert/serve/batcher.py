@@ -1,8 +1,8 @@
 """Requests -> batches -> answers: one thread that asks the models, and a queue before it.
 
-A batch is the oldest request and those of its group (same model, question and options) that are nearest to it in length,
-up to a budget of pieces. The oldest always goes, so none waits for ever. A request that finds the thread idle waits a few
-milliseconds for others; under load nobody waits for that.
+A batch is the oldest request and those of its group (same model, question and options) that are nearest to it in
+length, up to a budget of pieces. The oldest always goes, so none waits for ever. A request that finds the thread idle
+waits a few milliseconds for others; under load nobody waits for that.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Job:
         return self.pieces / len(self.items)
 
 
-class Failed(Exception):
+class Failed(Exception):  # noqa: N818
     """The model could not answer, and it was not the request's fault."""
 
 

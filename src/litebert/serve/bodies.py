@@ -1,4 +1,4 @@
-"""`Limits` -> the shape of each request and answer, for checking what comes in and for OpenAPI. Needs `litebert[serve]`.
+"""`Limits` -> the shape of each request and answer, to check what comes in and for OpenAPI. Needs `litebert[serve]`.
 
 The bounds a server was started with stand in its OpenAPI description.
 """
@@ -17,8 +17,8 @@ def bodies(limits: Limits) -> dict[str, Any]:
 
     strict = ConfigDict(extra="forbid", strict=True)
     text = Annotated[str, Field(max_length=limits.text)]
-    pair = Annotated[list[text], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
-    words = Annotated[list[text], Field(max_length=limits.text)]  # type: ignore[valid-type]
+    pair = Annotated[list[text], Field(min_length=2, max_length=2)]
+    words = Annotated[list[text], Field(max_length=limits.text)]
 
     def many(what: Any) -> tuple[Any, Any]:
         return (Annotated[list[what], Field(min_length=1, max_length=limits.texts)], ...)
@@ -37,7 +37,7 @@ def bodies(limits: Limits) -> dict[str, Any]:
         "answer": {"question": (text, ...), "passage": (text, ...), "passes": depth},
         "choose": {
             "passage": (text, ...),
-            "options": (Annotated[list[text], Field(min_length=2, max_length=limits.texts)], ...),  # type: ignore[valid-type]
+            "options": (Annotated[list[text], Field(min_length=2, max_length=limits.texts)], ...),
             "passes": depth,
             **settling,
         },
@@ -53,10 +53,7 @@ def bodies(limits: Limits) -> dict[str, Any]:
         "look": {"text": (text, ...), "layer": place, "head": place, "passes": depth},
     }
     named = {"model": (Annotated[str, Field(max_length=200)] | None, Field(None, description="One that is served."))}
-    return {
-        ask: create_model(ask.capitalize(), __config__=strict, **named, **own)  # type: ignore[call-overload]
-        for ask, own in fields.items()
-    }
+    return {ask: create_model(ask.capitalize(), __config__=strict, **named, **own) for ask, own in fields.items()}
 
 
 def replies() -> dict[str, Any]:
@@ -65,13 +62,14 @@ def replies() -> dict[str, Any]:
 
     closed = ConfigDict(extra="forbid")
 
+    def listed(what: Any) -> Any:
+        return list[what]
+
     def shape(name: str, /, **fields: Any) -> Any:
         return create_model(name, __config__=closed, **{key: (kind, ...) for key, kind in fields.items()})
 
     value = str | list[str] | float | int
-    told = shape(
-        "Told", value=value, probability=float | None, probabilities=dict[str, float], start=int | None
-    )
+    told = shape("Told", value=value, probability=float | None, probabilities=dict[str, float], start=int | None)
     guess = shape("Guess", piece=str, text=str, probability=float)
     piece = shape("Piece", piece=str, id=int, start=int, end=int, special=bool)
     table = list[list[float]]
@@ -79,11 +77,18 @@ def replies() -> dict[str, Any]:
         "Looked", pieces=list[str], lost=int, layer=int, layers=int, head=int | None, heads=int, attention=table,
         similarity=table,
     )  # fmt: skip
-    kinds = {"fill": list[list[guess]], "embed": list[float], "pieces": list[piece], "look": looked}
+    kinds = {"fill": listed(listed(guess)), "embed": list[float], "pieces": listed(piece), "look": looked}
     asks = ("fill", "classify", "tag", "answer", "choose", "embed", "pieces", "look")
-    found = {ask: shape(f"{ask.capitalize()}Reply", model=str, answers=list[kinds.get(ask, told)]) for ask in asks}
-    about = {"name": str, "asks": list[str], "family": str, "task": str | None, "labels": list[str], "mask": str | None}
+    found = {ask: shape(f"{ask.capitalize()}Reply", model=str, answers=listed(kinds.get(ask, told))) for ask in asks}
+    about: dict[str, Any] = {
+        "name": str,
+        "asks": list[str],
+        "family": str,
+        "task": str | None,
+        "labels": list[str],
+        "mask": str | None,
+    }
     about |= {"layers": int, "heads": int, "positions": int, "dial": bool}
-    found["models"] = shape("Models", models=list[shape("About", **about)])
+    found["models"] = shape("Models", models=listed(shape("About", **about)))
     found["error"] = shape("Error", error=shape("Problem", code=str, message=str))
     return found

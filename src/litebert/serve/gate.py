@@ -1,7 +1,7 @@
 """The gate before the application: who may come in, how large and how slow a request may be, and how many at once.
 
-It is plain ASGI. A request that passes is read whole, within the bounds on its size and time, before the application sees
-it; a client that goes away takes its request with it.
+It is plain ASGI. A request that passes is read whole, within the bounds on its size and time, before the application
+sees it; a client that goes away takes its request with it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ OPEN = ("/health", "/ready", "/openapi.json")  # these, and the page, need no ke
 LEFT = 8  # times the largest body: what is read and dropped of one that is too large, so that its client hears why
 
 
-class Gone(Exception):
+class Gone(Exception):  # noqa: N818
     """The client went away."""
 
 

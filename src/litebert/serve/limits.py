@@ -30,7 +30,7 @@ class Limits:
             raise UserError(f"seconds = {self.seconds:g} must be above 0: the time in which a request must arrive")
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """An answer that is an error: its HTTP status, a word for programs, a line for people."""
 
     def __init__(self, status: int, code: str, message: str) -> None:

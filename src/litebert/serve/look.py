@@ -1,4 +1,4 @@
-"""One text -> what the model makes of it, as numbers to draw: its pieces, who looks at whom, how alike the layers are."""
+"""One text -> what the model makes of it, as numbers to draw: pieces, who looks at whom, how alike the layers are."""
 
 from typing import Any
 

@@ -18,7 +18,11 @@ class Metrics:
             "litebert_requests", "Requests by what was asked and the status it got.", ["ask", "status"], **here
         )
         self.seconds = Histogram(
-            "litebert_request_seconds", "From a request's first byte to its answer's last.", ["ask"], buckets=TIMES, **here
+            "litebert_request_seconds",
+            "From a request's first byte to its answer's last.",
+            ["ask"],
+            buckets=TIMES,
+            **here,
         )
         self.batch = Histogram("litebert_batch_items", "Items that went through together.", buckets=SIZES, **here)
         self.work = Histogram("litebert_batch_seconds", "Seconds of a batch in the model.", buckets=TIMES, **here)

@@ -1,7 +1,7 @@
 """A service -> a listening process that stops gracefully. Needs `litebert[serve]`.
 
-At the first SIGTERM or Ctrl-C it takes no more requests (503), finishes those inside, and goes when they are answered; at
-the second it goes at once.
+At the first SIGTERM or Ctrl-C it takes no more requests (503), finishes those inside, and goes when they are answered;
+at the second it goes at once.
 """
 
 import socket
@@ -37,7 +37,7 @@ def serve(service: Service, listening: socket.socket) -> None:
         service.gate,
         http=prompt_protocol(service.limits.seconds),
         ws="none",
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_keep_alive=max(1, min(5, round(service.limits.seconds))),
