@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,3 +191,15 @@ def test_only_what_some_model_can_is_offered(here, models):
     assert {path for path in paths if path.startswith("/v1/")} == {
         "/v1/fill", "/v1/embed", "/v1/pieces", "/v1/look", "/v1/models"}  # fmt: skip
     assert server.ask("classify", texts=["a"]).status_code == 404
+
+
+def test_what_the_documentation_says_to_send_is_answered(here):
+    page = (Path(__file__).parents[2] / "docs/serving.md").read_text()
+    found = re.findall(r"^curl localhost:8000(/\S+) +-H '(\S+): (\S+)' -d '(.*)'$", page, re.MULTILINE)
+    assert len(found) == 3
+    for path, header, value, body in found:
+        reply = here().send("POST", path, content=body.encode(), headers={header: value})
+        assert reply.status_code == 200, reply.text
+    snippet = re.search(r"server\.post\(\"(/\S+)\", json=(\{.*?\})\)", page)
+    body = json.loads(snippet[2]) | {"model": "classify", "passes": 3}  # ours have another name, and fewer layers
+    assert here().send("POST", snippet[1], json=body).json()["answers"][0]["value"] in ("bad", "good")

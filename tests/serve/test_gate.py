@@ -1,6 +1,7 @@
 """Who comes in and what is turned away: status codes, one shape of error, and every limit a knob that is read."""
 
 import json
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from litebert.config import UserError
+from litebert.serve.app import Service
 from litebert.serve.limits import Limits
 from tests.serve.conftest import until
 
@@ -234,10 +236,14 @@ def test_a_client_that_goes_takes_its_request_with_it(here):
         messages = asyncio.Queue()
         messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
         scope = {
-            **{"type": "http", "method": "POST", "path": "/v1/classify", "raw_path": b"/v1/classify", "scheme": "http"},
-            **{"headers": [(b"content-type", b"application/json")], "query_string": b"", "http_version": "1.1"},
-            **{"client": ("a", 1), "server": ("b", 1), "root_path": "", "asgi": {"version": "3.0"}},
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/classify",
+            "raw_path": b"/v1/classify",
+            "scheme": "http",
         }
+        scope |= {"headers": [(b"content-type", b"application/json")], "query_string": b"", "http_version": "1.1"}
+        scope |= {"client": ("a", 1), "server": ("b", 1), "root_path": "", "asgi": {"version": "3.0"}}
         statuses = []
 
         async def send(message):
@@ -262,3 +268,10 @@ def test_a_client_that_goes_takes_its_request_with_it(here):
     assert server.service.gate.inside == 0
     assert server.ask("classify", texts=["the last"]).status_code == 200
     assert ran == [["the first"], ["the last"]]
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "prometheus_client"])
+def test_a_missing_package_is_one_line_that_names_the_extra(package, models, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=r"serving needs FastAPI; install it with: pip install 'litebert\[serve\]'"):
+        Service(models, Limits())

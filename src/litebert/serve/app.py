@@ -50,6 +50,7 @@ class Service:
         try:
             import fastapi  # noqa: F401
             import prometheus_client  # noqa: F401
+            import uvicorn  # noqa: F401
         except ImportError:
             raise UserError("serving needs FastAPI; install it with: pip install 'litebert[serve]'") from None
         self.models, self.limits = models, limits

@@ -20,7 +20,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = ("/health", "/ready", "/openapi.json")  # these, and the page, need no key
 LEFT = 8  # times the largest body: what is read and dropped of one that is too large, so that its client hears why
 
 
