@@ -29,6 +29,8 @@ def test_no_request_breaks_the_server_or_stays_in_it(name, seed, folders):
     assert found["left_inside"] == 0
     assert found["answers_as_before"]
     assert {"200", "413", "422"} <= set(found["statuses"])
+    assert set(found["kinds"]["good"]) == {"200"}
+    assert {"200", "422"} <= set(found["kinds"]["wrong values"]), "some are no fault of theirs"
     assert "408" in found["kinds"].get("slow senders", {"408": 1})
 
 

@@ -29,6 +29,11 @@ ODD = (
     "\U0010ffff",
     "\u2028",
 )
+BODIES = {  # good ones, of the asks that take no texts
+    "answer": '"question": "who ?", "passage": "it was ann"',
+    "choose": '"passage": "it was ann", "options": ["ann", "bob"]',
+    "look": '"text": "it was ann"',
+}
 Parts = list[tuple[float, bytes]]  # seconds to wait, then what to send
 
 
@@ -186,13 +191,11 @@ def odd_texts(rng: random.Random, path: str) -> Parts:
 
 
 def wrong_values(rng: random.Random, path: str) -> Parts:
-    value = rng.choice(
-        ["NaN", "-Infinity", "1e999", "9" * 5000, "-1", "0", "null", "true", "[]", "{}", '"5"', "1.5", "10" * 9]
-    )
-    field = rng.choice(
-        ["texts", "top", "passes", "settle", "from_passes", "model", "layers", "length", "layer", "head", "text"]
-    )
-    return [(0.0, raw(path, f'{{"texts": ["a [MASK]"], "text": "a", "{field}": {value}}}'.encode()))]
+    """A good request but for one field."""
+    values = ["NaN", "-Infinity", "1e999", "9" * 5000, "-1", "0", "null", "true", "[]", "{}", '"5"', "1.5", "10" * 9]
+    fields = ["texts", "top", "passes", "settle", "from_passes", "model", "layers", "length", "layer", "head", "pool"]
+    body = BODIES.get(path.removeprefix("/v1/"), '"texts": ["a [MASK]"]')
+    return [(0.0, raw(path, f'{{{body}, "{rng.choice(fields)}": {rng.choice(values)}}}'.encode()))]
 
 
 def deep(rng: random.Random, path: str) -> Parts:
@@ -261,7 +264,8 @@ def bad_paths(rng: random.Random, path: str) -> Parts:
 
 
 def good(rng: random.Random, path: str) -> Parts:
-    return [(0.0, post(path, {"texts": ["a good [MASK]"]}))]
+    body = BODIES.get(path.removeprefix("/v1/"), '"texts": ["a good [MASK]"]')
+    return [(0.0, raw(path, f"{{{body}}}".encode()))]
 
 
 KINDS: dict[str, tuple[Callable[[random.Random, str], Parts], float]] = {  # how each is made, how often it comes

@@ -150,7 +150,7 @@ function show(which) {
 function choose(name) {
   model = models.find((each) => each.name === name);
   const labels = model.labels.length ? `: ${model.labels.slice(0, 6).join(", ")}${model.labels.length > 6 ? ", …" : ""}` : "";
-  at("about").textContent = `${model.family}, ${model.layers} layers${model.task ? `, taught to ${model.task}${labels}` : ""}`;
+  at("about").textContent = `${model.family}, ${model.layers} layers${model.task ? `, taught: ${model.task}${labels}` : ""}`;
   for (const id of ["dial", "look-layer"]) Object.assign(at(id), { max: model.layers, value: model.layers });
   at("look-head").replaceChildren(make("option", { value: "" }, "mean"),
     ...Array.from({ length: model.heads }, (_, n) => make("option", { value: n + 1 }, String(n + 1))));
