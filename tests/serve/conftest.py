@@ -19,9 +19,6 @@ from litebert.tasks.example import Task
 from litebert.tasks.taught import Taught
 from tests.toys import toy_model
 
-pytest.importorskip("fastapi", reason="pip install 'litebert[serve]'")
-httpx = pytest.importorskip("httpx", reason="pip install httpx")
-
 PAIR = ("bad", "good")
 TAGS = ("O", "B-LOC")
 HEADS = {  # name of the model: its task, its head
@@ -39,6 +36,7 @@ HEADS = {  # name of the model: its task, its head
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
     """The folder of an ALBERT of four passes for every kind of head: taught nothing, but it says something."""
+    pytest.importorskip("fastapi", reason="pip install 'litebert[serve]'")
     made = {}
     for name, (task, head) in HEADS.items():
         folder = toy_model(tmp_path_factory.mktemp("models") / name, "albert", layers=4)
@@ -62,10 +60,14 @@ class Here:
     def __init__(self, service):
         self.service = service
 
+    def client(self):
+        httpx = pytest.importorskip("httpx", reason="pip install httpx")
+        transport = httpx.ASGITransport(self.service.gate, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://here")
+
     def send(self, method, path, **more):
         async def go():
-            transport = httpx.ASGITransport(self.service.gate, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            async with self.client() as client:
                 return await client.request(method, path, **more)
 
         return asyncio.run(go())
@@ -80,8 +82,7 @@ class Here:
         """Many requests in the same moment: (name, body) each."""
 
         async def go():
-            transport = httpx.ASGITransport(self.service.gate, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            async with self.client() as client:
                 return await asyncio.gather(*(client.post(f"/v1/{name}", json=body) for name, body in asks))
 
         return asyncio.run(go())

@@ -143,15 +143,15 @@ class TestLimits:
 
     def test_waiting_gathers_what_comes_apart(self, here):
         """A request that finds nothing to do waits a little, and those that come meanwhile go with it."""
-        for wait, batches in ((0, 2), (2000, 1)):
-            server = here(wait=wait, pieces=38)  # the budget is full with the second, so nobody waits for two seconds
+        for wait, batches in ((0, 2), (20_000, 1)):
+            server = here(wait=wait, pieces=38)  # the budget is full with the second, so nobody waits that long
             with ThreadPoolExecutor() as pool:
                 first = pool.submit(server.ask, "classify", texts=["a film " * 10])
                 time.sleep(0.3)
                 start = time.monotonic()
                 server.ask("classify", texts=["a book " * 10])
                 first.result()
-                assert time.monotonic() - start < 1.5
+                assert time.monotonic() - start < 10
             assert f"litebert_batch_items_count {batches}.0" in server.get("/metrics").text
 
     def test_the_pieces_of_a_batch(self, here):

@@ -10,13 +10,13 @@ import re
 import subprocess
 import sys
 
-import httpx
 import pytest
 
 from litebert.bench.hostile import KINDS, bench_hostile, send_all
 from litebert.bench.server import server
 from tests.serve.conftest import process
 
+httpx = pytest.importorskip("httpx", reason="pip install httpx")
 COUNT = int(os.environ.get("LITEBERT_HOSTILE", "300"))
 
 
