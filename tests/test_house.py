@@ -11,6 +11,7 @@ import pytest
 
 from litebert import config, recipe
 from litebert.corpus.build import BuildOptions
+from litebert.serve.limits import Limits
 
 SOURCE = Path(config.__file__).parent
 ABOVE = {  # a part -> the parts it may import, itself and the two at the top always
@@ -41,6 +42,10 @@ OPTIONAL = {
     "onnx",
     "onnxruntime",
     "fastapi",
+    "pydantic",
+    "starlette",
+    "uvicorn",
+    "prometheus_client",
     "ray",
     "datasets",
     "sklearn",
@@ -115,6 +120,7 @@ def test_optional_packages_are_imported_where_they_are_used(path):
         recipe.TuneConfig,
         config.Reading,
         BuildOptions,
+        Limits,
     ],
 )
 def test_every_knob_is_read(kind):

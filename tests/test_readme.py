@@ -17,6 +17,8 @@ QUICKER = {  # measurements, here only shown to run
     "bench pretrain": shlex.split(
         "--no-peer --device cpu --model albert-tiny --length 64 --batch 4 --steps 1 --rounds 1 --workers 0"
     ),
+    "bench serve": shlex.split("--model albert-tiny --texts 16 --rounds 1 --connections 4"),
+    "bench hostile": shlex.split("--requests 60"),
     "finetune runs/demo": shlex.split("--set tune.steps=4"),
     "pretrain cpu-demo": shlex.split("--set run.steps=12 --set evaluate.every=0 --set evaluate.final_examples=32"),
 }
@@ -52,7 +54,9 @@ def test_it_runs_as_written(kind, text, folder):
         command = [sys.executable, "-c", text]
     else:
         words = shlex.split(text)[1:]
-        if "bench" in words:
+        if words[:2] in (["bench", "serve"], ["bench", "hostile"]):
+            pytest.importorskip("fastapi")
+        elif "bench" in words:
             pytest.importorskip("transformers")
         command = [sys.executable, "-m", "litebert", *words, *QUICKER.get(" ".join(words[:2]), [])]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

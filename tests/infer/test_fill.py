@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from litebert.config import HeadConfig, UserError
+from litebert.infer.fill import fill_many
 from litebert.infer.model import Model
 from litebert.model.weights import build
 from tests.corpus.conftest import tokenizer
@@ -35,6 +36,20 @@ def test_guesses_are_the_heads_own_probabilities_without_specials(model):
 def test_what_touches_a_mask_continues_its_word(model):
     """A full stop after a mask is the piece that it is after a word."""
     assert model.fill("The [MASK].") != model.fill("The [MASK] .")
+
+
+def test_many_texts_give_what_each_gives_alone(model, monkeypatch):
+    texts = ["The [MASK] was [MASK].", "A [MASK]", "He looked at the [MASK] and went on until he saw a [MASK] there."]
+    alone = [model.fill(text, top=3) for text in texts]
+    monkeypatch.setattr("litebert.infer.fill.AT_ONCE", 2)
+    for most in (4096, 12):  # in one row, in several
+        monkeypatch.setattr("litebert.infer.fill.TOGETHER", most)
+        for mine, theirs in zip(fill_many(model, texts, 3), alone, strict=True):
+            assert [[guess.piece for guess in mask] for mask in mine] == [[g.piece for g in mask] for mask in theirs]
+            for one, other in zip(mine, theirs, strict=True):
+                assert [g.probability for g in one] == pytest.approx([g.probability for g in other], rel=1e-4)
+    with pytest.raises(UserError, match="nothing to fill"):
+        fill_many(model, [*texts, "no mask"], 3)
 
 
 def test_passes_are_a_choice(model):

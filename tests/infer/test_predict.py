@@ -305,3 +305,15 @@ class TestAsking:
                 ask()
         with pytest.raises(UserError, match="a single text; give a list"):
             model.classify("the film")
+
+
+def test_an_answer_says_where_in_the_passage_it_stands(answerer):
+    """The place of the span that was meant, also where its words stand in the passage more than once."""
+    model, places = load(answerer), set()
+    for count in range(1, 8):
+        words = ["ann", "the", "book", "ann", "was", "ann", "fine"] * count
+        passage = "  ".join(words)
+        told = model.answer("who wrote it ?", passage)
+        assert passage[told.start :].startswith(told.value)
+        places.add(passage.index(told.value) == told.start)
+    assert False in places, "every answer was the first of its kind; this shows nothing"

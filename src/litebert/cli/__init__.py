@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import answer, bench, bench_infer, corpus, embed, evaluate, model, plot, predict, text, train, tune
+from litebert.cli import (
+    answer,
+    bench,
+    bench_infer,
+    corpus,
+    embed,
+    evaluate,
+    model,
+    plot,
+    predict,
+    serve,
+    stress,
+    text,
+    train,
+    tune,
+)
 from litebert.config import UserError
 
 app = typer.Typer(
@@ -32,12 +47,14 @@ for command in (
     embed.probe,
     model.export,
     model.convert,
+    serve.serve,
 ):
     app.command()(command)
 app.add_typer(text.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(plot.app, name="plot")
-bench.app.command()(bench_infer.infer)
+for measure in (bench_infer.infer, stress.serve, stress.hostile):
+    bench.app.command()(measure)
 app.add_typer(bench.app, name="bench")
 
 

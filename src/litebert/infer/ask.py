@@ -22,6 +22,7 @@ class Told:
     value: Target  # a label, labels, a number, a tag a word, an answer, the number of an option
     probability: float | None  # of that; a number has none
     probabilities: dict[str, float]  # of every label; of the answers it thinks of; of the options, "0", "1", …
+    start: int | None = None  # answer: where in the passage it begins, if there is one
 
 
 def ready(
@@ -47,7 +48,8 @@ def tell(model: Asked, examples: Sequence[Example]) -> list[Told]:
             shares = {str(number): share for number, share in enumerate(said.tolist())}
         else:
             shares = {}
-        found.append(Told(value, probability(task, said, value), shares))
+        start = said.starts[0] if isinstance(said, Answers) and value != "" and said.starts else None
+        found.append(Told(value, probability(task, said, value), shares, start))
     return found
 
 
@@ -75,8 +77,13 @@ def tag(model: "Model", sentences: Sequence[str | Sequence[str]], passes: int | 
 
 
 def answer(model: "Model", question: str, passage: str, passes: int | None = None) -> Told:
+    return answer_many(model, [(question, passage)], passes)[0]
+
+
+def answer_many(model: "Model", pairs: Sequence[tuple[str, str]], passes: int | None = None) -> list[Told]:
+    """To each question with its passage."""
     chosen = ready(model, ("answer",), "answer questions", passes)
-    return tell(chosen, [Example(key="0", texts=(question, passage), where="the question")])[0]
+    return tell(chosen, [Example(key=str(n), texts=pair, where="the question") for n, pair in enumerate(pairs)])
 
 
 def choose(
@@ -87,7 +94,18 @@ def choose(
     settle: float | None = None,
     from_passes: int | None = None,
 ) -> Told:
+    return choose_many(model, [(passage, *options)], passes, settle, from_passes)[0]
+
+
+def choose_many(
+    model: "Model",
+    cases: Sequence[tuple[str, ...]],  # each a passage and its options
+    passes: int | None = None,
+    settle: float | None = None,
+    from_passes: int | None = None,
+) -> list[Told]:
     chosen = ready(model, ("choice",), "choose among options", passes, settle_of(settle, from_passes))
-    if len(options) < 2:
-        raise UserError(f"{len(options)} options leave nothing to choose; give two or more")
-    return tell(chosen, [Example(key="0", texts=(passage, *options), where="the choice")])[0]
+    for _, *options in cases:
+        if len(options) < 2:
+            raise UserError(f"{len(options)} options leave nothing to choose; give two or more")
+    return tell(chosen, [Example(key=str(n), texts=each, where="the choice") for n, each in enumerate(cases)])

@@ -1,13 +1,18 @@
-"""A text with masks -> what stands there, by the masked-LM head."""
+"""Texts with masks -> what stands there, by the masked-LM head."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
 from litebert.config import UserError
-from litebert.model.heads import Network
+from litebert.model.heads import Network, widened
+from litebert.model.packing import Boundaries
 from litebert.text.tokenizer import Tokenizer
+
+TOGETHER = 1 << 12  # pieces in one packed row
+AT_ONCE = 256  # masks whose probabilities of every piece are held together
 
 
 @dataclass(frozen=True)
@@ -25,33 +30,65 @@ class Filler(Protocol):
 
 
 def fill(model: Filler, text: str, top: int, passes: int | None = None) -> list[list[Guess]]:
+    return fill_many(model, [text], top, passes)[0]
+
+
+def fill_many(model: Filler, texts: Sequence[str], top: int, passes: int | None = None) -> list[list[list[Guess]]]:
+    """For each text, for each of its masks, the likeliest pieces. Texts of like length go through together."""
     network, tokenizer = model.network, model.tokenizer
     if "mlm" not in network.heads:
         raise UserError("this model has no masked-LM head, so it cannot fill masks")
     if tokenizer is None:
         raise UserError("this model has no tokenizer beside it; put spiece.model, vocab.txt or tokenizer.json there")
-    mask = tokenizer.piece(tokenizer.mask_id)
-    ids, types = _encode(tokenizer, text)
-    places = [at for at, index in enumerate(ids) if index == tokenizer.mask_id]
-    if not places:
-        raise UserError(f"nothing to fill: write {mask} where a word is missing")
+    rows = [_encode(tokenizer, text) for text in texts]
+    if not all(tokenizer.mask_id in ids for ids, _ in rows):
+        raise UserError(f"nothing to fill: write {tokenizer.piece(tokenizer.mask_id)} where a word is missing")
     if not 1 <= top <= len(tokenizer):
         raise UserError(f"top = {top} must be at least 1 and at most the tokenizer's {len(tokenizer)} pieces")
-    kinds = torch.tensor([types]) if network.config.token_types > 1 else None
     network.eval()
-    with torch.inference_mode():
-        states = network.encoder(torch.tensor([ids]), token_type_ids=kinds, passes=passes)
-        table = network.encoder.embeddings.words.weight
-        logits = network.heads["mlm"](states, table, torch.tensor(places)).float()
+    found: list[list[list[Guess]]] = [[] for _ in texts]
+    some: list[int] = []
+    for number in sorted(range(len(rows)), key=lambda number: len(rows[number][0])):
+        if some and sum(len(rows[each][0]) for each in some) + len(rows[number][0]) > TOGETHER:
+            _fill_row(network, tokenizer, rows, some, top, passes, found)
+            some = []
+        some.append(number)
+    if some:
+        _fill_row(network, tokenizer, rows, some, top, passes, found)
+    return found
+
+
+@torch.inference_mode()
+def _fill_row(
+    network: Network,
+    tokenizer: Tokenizer,
+    rows: Sequence[tuple[list[int], list[int]]],
+    some: Sequence[int],  # numbers of the texts that go through as one packed row
+    top: int,
+    passes: int | None,
+    found: list[list[list[Guess]]],
+) -> None:
+    table = network.encoder.embeddings.words.weight
+    ids, types = (torch.tensor([each for number in some for each in rows[number][part]]) for part in (0, 1))
+    kinds = types.to(table.device) if network.config.token_types > 1 else None
+    boundaries = Boundaries.of([len(rows[number][0]) for number in some], table.device)
+    states = network.encoder(ids.to(table.device), token_type_ids=kinds, boundaries=boundaries, passes=passes)  # (T, H)
+    places = (ids == tokenizer.mask_id).nonzero()[:, 0]
+    owners = [number for number in some for index in rows[number][0] if index == tokenizer.mask_id]
+    guesses: list[list[Guess]] = []
+    for here in torch.split(places.to(table.device), AT_ONCE):
+        logits = widened(network.heads["mlm"](states, table, here))  # (N, V)
         logits[:, [*tokenizer.special_ids, *range(len(tokenizer), logits.shape[1])]] = float("-inf")  # no words
         best = logits.softmax(-1).topk(top)
-    return [
-        [
-            Guess(tokenizer.piece(index), tokenizer.decode([index]).strip(), chance)
-            for chance, index in zip(chances, indices, strict=True)
+        guesses += [
+            [
+                Guess(tokenizer.piece(index), tokenizer.decode([index]).strip(), chance)
+                for chance, index in zip(chances, indices, strict=True)
+            ]
+            for chances, indices in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
-        for chances, indices in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    ]
+    for number, guess in zip(owners, guesses, strict=True):
+        found[number].append(guess)
 
 
 def _encode(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:

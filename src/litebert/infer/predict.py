@@ -231,15 +231,16 @@ def _merge(task: Task, example: Example, parts: Sequence[tuple[Unit, Any]]) -> S
         found: np.ndarray = parts[0][1]
         return found
     spans = [(value, unit, start, end) for unit, (kept, _) in parts for value, start, end in kept]
-    best: dict[str, float] = {}
+    best: dict[str, tuple[float, int]] = {}
     for value, unit, start, end in sorted(spans, key=lambda span: -span[0]):
         assert unit.window is not None
         text = answer_text(example.texts[1], unit.window, start, end)
         if text and text not in best:
-            best[text] = value
+            best[text] = value, example.texts[1].index(text, unit.window.offsets[start - unit.window.first][0])
         if len(best) == BEST:
             break
-    values = np.array(list(best.values()))
+    values = np.array([value for value, _ in best.values()])
     shares = np.exp(values - values.max()) if len(values) else values
     none = min(none for _, (_, none) in parts)
-    return Answers(tuple(best), tuple((shares / shares.sum()).tolist()) if len(values) else (), none)
+    starts = tuple(at for _, at in best.values())
+    return Answers(tuple(best), tuple((shares / shares.sum()).tolist()) if len(values) else (), none, starts)

@@ -48,6 +48,7 @@ class Answers:
     texts: tuple[str, ...]
     probabilities: tuple[float, ...]
     none: float = float("-inf")
+    starts: tuple[int, ...] = ()  # where in the passage each begins
 
 
 Said = Numbers | Answers
@@ -96,7 +97,10 @@ def average(saids: Sequence[Said]) -> Said:
         for text, share in zip(said.texts, said.probabilities, strict=True):
             sums[text] = sums.get(text, 0.0) + share / len(heard)
     best = sorted(sums, key=lambda text: -sums[text])
-    return Answers(tuple(best), tuple(sums[text] for text in best), float(np.mean([said.none for said in heard])))
+    places = {text: at for said in reversed(heard) for text, at in zip(said.texts, said.starts, strict=False)}
+    starts = tuple(places[text] for text in best) if places else ()
+    none = float(np.mean([said.none for said in heard]))
+    return Answers(tuple(best), tuple(sums[text] for text in best), none, starts)
 
 
 def scores(task: Task, examples: Sequence[Example], guesses: Sequence[Target]) -> list[Score]:

@@ -1,0 +1,1 @@
+"""Models over HTTP, and a page to try them on."""
