@@ -173,6 +173,9 @@ def test_attention_and_layers_are_drawn(page, models):
     assert page.inner_html("svg") != before
     page.select_option("#look-head", "2")
     wait(page, "document.querySelector('h2').textContent.includes('head 2')")
+    page.fill("#look-text", "the film was fine and the book " * 20)  # more than can be drawn, and wider than a phone
+    go(page)
+    assert len(page.query_selector_all("svg .cell")) == 64**2 + layers**2
 
 
 def test_the_dial_shows_time_and_change_as_it_moves(page, models):

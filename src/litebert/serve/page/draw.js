@@ -50,10 +50,10 @@ function chips(pieces) {
   return box;
 }
 
-// A table of numbers between low and 1 as squares, the darker the more; names at the left and above.
-function heat(table, names, { low = 0, title = "" } = {}) {
+// A table of numbers between low and high as squares, the darker the more; names at the left and above.
+function heat(table, names, { low = 0, high = 1, title = "" } = {}) {
   const longest = Math.max(...names.map((name) => Array.from(name).length));
-  const side = Math.max(9, Math.min(28, Math.floor(560 / table.length)));
+  const side = Math.max(12, Math.min(28, Math.floor(560 / table.length))); // what is wider than the screen scrolls
   const margin = Math.min(110, 8 + 7 * longest);
   const size = margin + side * table.length;
   const svg = shape("svg", { viewBox: `0 0 ${size + 2} ${size + 2}`, width: size + 2, role: "img", "aria-label": title });
@@ -63,7 +63,7 @@ function heat(table, names, { low = 0, title = "" } = {}) {
     svg.append(shape("text", { transform: `translate(${middle + 4} ${margin - 4}) rotate(-90)` }, name));
   });
   table.forEach((row, y) => row.forEach((value, x) => {
-    const strength = Math.max(0, Math.min(1, (value - low) / (1 - low || 1)));
+    const strength = Math.max(0, Math.min(1, (value - low) / (high - low || 1)));
     const cell = shape("rect", { class: "cell", x: margin + side * x, y: margin + side * y, width: side, height: side,
       "fill-opacity": strength.toFixed(3) });
     cell.append(shape("title", {}, `${names[y]} → ${names[x]}: ${value.toFixed(3)}`));
@@ -79,7 +79,7 @@ function dialPicture(history, full, now) {
   const depths = [...history.keys()].sort((a, b) => a - b);
   const x = (passes) => left + (width - left - 12) * (full === 1 ? 0 : (passes - 1) / (full - 1));
   const slowest = Math.max(...depths.map((passes) => history.get(passes).time), 1e-9);
-  const svg = shape("svg", { viewBox: `0 0 ${width} ${height + bottom}`, width, role: "img",
+  const svg = shape("svg", { class: "fits", viewBox: `0 0 ${width} ${height + bottom}`, width, role: "img",
     "aria-label": "milliseconds by passes" });
   const y = (time) => 8 + (height - 8) * (1 - time / slowest);
   svg.append(shape("text", { x: 0, y: 14 }, `${slowest.toFixed(0)} ms`), shape("text", { x: 0, y: height }, "0 ms"));

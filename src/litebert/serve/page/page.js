@@ -54,9 +54,11 @@ const SHOWN = {
   look: ([seen]) => {
     const depths = seen.similarity.map((_, n) => String(n));
     const low = Math.min(...seen.similarity.flat());
+    const most = Math.max(...seen.attention.flat());
     const head = seen.head === null ? "the mean of its heads" : `head ${seen.head}`;
     return [make("h2", {}, `attention of layer ${seen.layer}, ${head}: each row looks at the columns`),
-      heat(seen.attention, seen.pieces, { title: "attention" }),
+      make("p", { class: "soft" }, `the darkest is ${most.toFixed(2)}`),
+      heat(seen.attention, seen.pieces, { high: most, title: "attention" }),
       make("h2", {}, `how alike the layers are: cosine from ${low.toFixed(2)} to 1`),
       heat(seen.similarity, depths, { low, title: "layer similarity" })];
   },
