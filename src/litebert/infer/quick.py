@@ -7,6 +7,9 @@ trains, saves or looks into a layer needs the weights themselves, and says so.
 int8: weights in 127 steps either way for each output; what they meet in 255 steps between its own extremes.
 """
 
+import ctypes
+import gc
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -37,7 +40,16 @@ def quicken(network: Network, precision: str) -> Network:
     network.eval().requires_grad_(False)
     network.encoder.trunk = cast(Trunk, QuickTrunk(network.encoder.trunk, precision, network.config.activation))
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
+    give_back()
     return network
+
+
+def give_back() -> None:
+    """The memory of what was packed, to the system: glibc would keep it for this process."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def is_quick(network: Network) -> bool:
