@@ -190,7 +190,7 @@ def rounded(x: Tensor, scale: float, zero: int) -> Tensor:
 
 @cache
 def has_quick_rounding() -> bool:
-    """PyTorch's own is ten times as fast as arithmetic, and announced to go: it says so once, here."""
+    """PyTorch's own is much quicker than arithmetic, and announced to go: it says so once, here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
