@@ -144,7 +144,7 @@ def test_int8_answers_stay_near(small):
 GOOD, RED = ("bad", "good"), ("red", "blue")
 TAUGHT = {
     "classify": (Task(kind="classify", labels=GOOD, texts=("review",)), HeadConfig(kind="classify", labels=GOOD)),
-    "several": (Task(kind="several", labels=RED, texts=("text",)), HeadConfig(kind="classify", labels=RED)),
+    "several": (Task(kind="several", labels=RED), HeadConfig(kind="classify", labels=RED, several=True)),
     "regress": (Task(kind="regress", texts=("text",)), HeadConfig(kind="regress")),
     "answer": (replace(TASKS["squad"], metrics=("f1", "em")), HeadConfig(kind="span")),
     "choice": (Task(kind="choice"), HeadConfig(kind="choice")),

@@ -137,7 +137,7 @@ def test_it_only_answers(folder, tmp_path):
     quick = load(folder, precision="int8")
     with pytest.raises(UserError, match="load it without a precision"):
         quick.save(tmp_path / "out")
-    with pytest.raises(UserError, match="packed for int8"):
+    with pytest.raises(UserError, match="packed for answering"):
         attention_maps(quick.encoder, torch.tensor([[2, 5, 3]]))
     with pytest.raises(UserError, match="is for a CPU"):
         load(folder, device="cuda", precision="int8")

@@ -71,7 +71,7 @@ def about(model: Model) -> dict[str, Any]:
     config, tokenizer, taught = model.config, model.tokenizer, model.taught
     return {
         "heads": {head.kind: list(head.labels) for head in model.network.head_configs},
-        "several": taught is not None and taught.task.kind == "several",
+        "several": any(head.several for head in model.network.head_configs),
         "length": min(config.positions, taught.reading.length if taught else config.positions),
         "pad_id": config.pad_id,
         "special": sorted(tokenizer.special_ids) if tokenizer is not None else [],
@@ -116,18 +116,11 @@ def compare(network: Network, session: Any, shape: tuple[int, int], seed: int) -
 
 def answers(network: Network, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> dict[str, torch.Tensor]:
     """What the network says, by the names of the graph's outputs."""
-    states = network.encoder(ids, mask, types if network.config.token_types else None)
+    given = ids, mask, types if network.config.token_types else None
     if not network.heads:
-        return {"states": states}
-    found: dict[str, torch.Tensor] = {}
-    for kind, head in network.heads.items():
-        if kind == "mlm":
-            found[kind] = head(states, network.encoder.embeddings.words.weight)
-        elif kind in ("tag", "span"):
-            found[kind] = head(states)
-        elif kind == "span-beam":
-            beam = head.beam(states, mask.bool())  # type: ignore[operator]
-            found |= {name: getattr(beam, name) for name in ("start", "start_at", "end", "end_at", "no_answer")}
-        else:
-            found[kind] = head(network.sentence(states, kind))
+        return {"states": network.encoder(*given)}
+    found: dict[str, torch.Tensor] = network(*given, allowed=mask, start_at=torch.zeros_like(ids[:, 0]))
+    if "span-beam" in network.heads:  # what answers, where the network gives what trains
+        beam = network.heads["span-beam"].beam(network.encoder(*given), mask.bool())  # type: ignore[operator]
+        found |= vars(beam)
     return found

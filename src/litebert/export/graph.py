@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from litebert.config import UserError
+from litebert.infer.quick import in_steps
 
 OPSET = 20  # the first with Gelu
 LARGE = 1 << 16  # numbers
@@ -34,7 +35,6 @@ class Graph:
         self.int8, self.onnx = int8, library()
         self.nodes: list[Any] = []
         self.weights: dict[str, NDArray[Any]] = around.weights if around else {}
-        self.around = around
         self.root: Graph = around.root if around else self
         self.count = 0
 
@@ -59,22 +59,27 @@ class Graph:
 
     def linear(self, name: str, layer: nn.Linear, x: str, exact: bool = False) -> str:
         """`exact`: multiplied in float32 even where the graph is int8."""
-        kernel = layer.weight.detach().t()  # (in, out)
         bias = None if layer.bias is None else self.weight(f"{name}.bias", layer.bias)
         if self.int8 and not exact:
             if f"{name}.int8" not in self.weights:
-                self.weights[f"{name}.int8"], self.weights[f"{name}.scale"] = eighths(kernel, 0)
+                self.rough(name, layer.weight, turned=True)
             return self.quantised(x, f"{name}.int8", f"{name}.scale", bias)
-        product = self.op("MatMul", x, self.kernel(name, kernel))
+        product = self.op("MatMul", x, self.kernel(name, layer.weight))
         return product if bias is None else str(self.op("Add", product, bias))
 
     def kernel(self, name: str, matrix: Tensor) -> str:
-        """A matrix in float32. A large one of an int8 file lies there in 8 bits and is widened on reading."""
+        """A layer's matrix, (out, in), as (in, out) in float32; a large one of an int8 file is stored in 8 bits."""
         if not self.int8 or matrix.numel() < LARGE:
-            return self.weight(f"{name}.weight", matrix.contiguous())
-        self.weights[f"{name}.int8"], self.weights[f"{name}.scale"] = eighths(matrix, 0)
+            return self.weight(f"{name}.weight", matrix.t())
+        self.rough(name, matrix, turned=True)
         wide = self.op("Cast", f"{name}.int8", to=self.onnx.TensorProto.FLOAT)
         return str(self.op("Mul", wide, f"{name}.scale"))
+
+    def rough(self, name: str, matrix: Tensor, turned: bool) -> None:
+        """A matrix in 8 bits, and what a step of each of its rows is worth."""
+        steps, scale = in_steps(matrix.detach().float())
+        self.weights[f"{name}.int8"] = (steps.t() if turned else steps).cpu().numpy()
+        self.weights[f"{name}.scale"] = numbers(scale)
 
     def quantised(self, x: str, kernel: str, scale: str, bias: str | None) -> str:
         """What goes in is rounded to 256 steps between its own extremes, then multiplied in whole numbers."""
@@ -128,12 +133,3 @@ class Graph:
 def numbers(tensor: Tensor) -> NDArray[np.float32]:
     array: NDArray[np.float32] = tensor.detach().to(torch.float32).cpu().numpy()
     return array
-
-
-def eighths(matrix: Tensor, axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """A matrix in 8 bits, and what one step is worth along the other axis: the largest of each column (`axis` 0) or row
-    becomes 127."""
-    values = numbers(matrix)
-    largest = np.abs(values).max(axis=axis, keepdims=True)
-    step = np.where(largest > 0, largest, 1.0) / 127
-    return np.clip(np.rint(values / step), -127, 127).astype(np.int8), step.astype(np.float32).reshape(-1)

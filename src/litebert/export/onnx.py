@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from litebert.config import ModelConfig, UserError
-from litebert.export.graph import MICROSOFT, Graph, eighths
+from litebert.export.graph import MICROSOFT, Graph
 from litebert.model.encoder import Encoder
 from litebert.model.heads import MaskedLM, Network, Pieces, Sentence, SpanBeam, sentence_shape
 from litebert.model.layers import FeedForward, SelfAttention
@@ -50,7 +50,7 @@ def name(graph: Graph, value: str, label: str, outputs: dict[str, Any], shape: S
 def embeddings(graph: Graph, encoder: Encoder) -> str:
     c, tables = encoder.config, encoder.embeddings
     if graph.int8:  # a row of the word table has a step of its own
-        graph.weights["words.int8"], graph.weights["words.scale"] = eighths(tables.words.weight, 1)
+        graph.rough("words", tables.words.weight, turned=False)
         row = graph.op("Cast", graph.op("Gather", "words.int8", "input_ids"), to=graph.onnx.TensorProto.FLOAT)
         step = graph.op("Unsqueeze", graph.op("Gather", "words.scale", "input_ids"), graph.constant([-1]))
         x = graph.op("Mul", row, step)

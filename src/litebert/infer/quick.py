@@ -13,14 +13,14 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.config import UserError
-from litebert.model.encoder import Plan, Trunk
+from litebert.model.encoder import Trunk
 from litebert.model.heads import Network
 from litebert.model.layers import FeedForward, SelfAttention, packed_attention, padded_attention
 from litebert.model.packing import Boundaries, Mask
@@ -38,7 +38,7 @@ def quicken(network: Network, precision: str) -> Network:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         raise UserError(f"precision = {precision!r} needs a PyTorch with oneDNN, and this one has none; leave it out")
     network.eval().requires_grad_(False)
-    network.encoder.trunk = cast(Trunk, QuickTrunk(network.encoder.trunk, precision, network.config.activation))
+    network.encoder.trunk = QuickTrunk(network.encoder.trunk, precision, network.config.activation)
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
     give_back()
     return network
@@ -65,36 +65,16 @@ def place(network: Network, device: torch.device | str, usual: torch.dtype) -> N
     return network.to(device).eval()
 
 
-class QuickTrunk(nn.Module):
-    """What `Trunk` does, for answering alone."""
+class QuickTrunk(Trunk):
+    """The same walk over packed layers."""
 
     def __init__(self, trunk: Trunk, precision: Precision, activation: str) -> None:
-        super().__init__()
-        self.plan, self.one_pass, self.precision = trunk.plan, trunk.one_pass, precision
-        self.attentions = [QuickAttention(cast(SelfAttention, each), precision) for each in trunk.attention]
-        self.ffns = [QuickFeedForward(cast(FeedForward, each), precision, activation) for each in trunk.ffn]
-
-    def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
-        for a, f in self.walk(passes):
-            x = self.ffns[f](self.attentions[a](x, mask))
-        return x
-
-    def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
-        states = [x]
-        for a, f in self.walk(passes):
-            states.append(self.ffns[f](self.attentions[a](states[-1], mask)))
-        return states
-
-    def walk(self, passes: int | None) -> Plan:
-        return Trunk.walk(cast(Trunk, self), passes)
-
-    @property
-    def attention(self) -> Any:
-        raise UserError(
-            f"the layers of this model are packed for {self.precision}; to look into them load it without a precision"
-        )
-
-    ffn = attention
+        nn.Module.__init__(self)
+        self.plan, self.one_pass = trunk.plan, trunk.one_pass
+        layers: Any = [QuickAttention(each, precision) for each in trunk.attention]  # type: ignore[arg-type]
+        self.attention = layers
+        layers = [QuickFeedForward(each, precision, activation) for each in trunk.ffn]  # type: ignore[arg-type]
+        self.ffn = layers
 
 
 class QuickAttention:
@@ -110,6 +90,11 @@ class QuickAttention:
         else:
             seen = padded_attention(qkv, mask, 0.0)
         return self.norm(x, self.out(seen.flatten(-2)))
+
+    def maps(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        raise UserError(
+            "the layers of this model are packed for answering; to look into them load it without a precision"
+        )
 
 
 class QuickFeedForward:
@@ -159,9 +144,7 @@ class Int8:
 
     def __init__(self, layer: nn.Linear, precision: Precision, post: str, algorithm: str) -> None:
         weight = layer.weight.detach().float()
-        largest = weight.abs().amax(1)
-        self.scale = torch.where(largest > 0, largest, 1.0) / 127
-        steps = (weight / self.scale[:, None]).round().clamp(-127, 127).to(torch.int8)
+        steps, self.scale = in_steps(weight)
         self.kernel = torch.ops.onednn.qlinear_prepack(steps, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int32)
         self.bias = None if layer.bias is None else layer.bias.detach().float()
@@ -177,6 +160,13 @@ class Int8:
             *(1.0, 0, torch.float32, self.post, [], self.algorithm),
         )
         return product
+
+
+def in_steps(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix in 8 bits, and what a step of each row is worth: its largest number becomes 127."""
+    largest = matrix.abs().amax(1)
+    scale = torch.where(largest > 0, largest, 1.0) / 127
+    return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
 
 
 def rounded(x: Tensor, scale: float, zero: int) -> Tensor:
