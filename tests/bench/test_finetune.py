@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from litebert.bench import finetune as bench
 from litebert.cli import app
 from litebert.config import UserError
 
@@ -27,3 +29,15 @@ def test_what_has_no_peer_is_refused(minilm):
     said = CliRunner().invoke(app, ["bench", "finetune", str(minilm), "--data", "x", "--task", "race"])
     assert isinstance(said.exception, UserError)
     assert "no peer for race" in str(said.exception)
+
+
+def test_the_peers_answers_come_in_the_order_of_the_rows(minilm):
+    library = pytest.importorskip("transformers", reason="pip install 'litebert[bench]'")
+    tokenizer = library.AutoTokenizer.from_pretrained(minilm)
+    texts = ["one", "a much longer text than the others are", "two words", "three words here", "x"]
+    rows = [dict(tokenizer(text)) for text in texts]
+    model = library.AutoModelForSequenceClassification.from_pretrained(minilm, num_labels=2)
+    collate = library.DataCollatorWithPadding(tokenizer)
+    together = bench._their_logits(model, collate, rows, size=2)
+    alone = [bench._their_logits(model, collate, [row])[0] for row in rows]
+    np.testing.assert_allclose(together, alone, atol=1e-5)
