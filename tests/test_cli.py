@@ -66,11 +66,13 @@ def test_plain_output_names_every_part():
 
 
 def test_the_demo_trains_and_fills_a_mask():
-    found = as_json("demo", "--steps", "60")
+    found = as_json("demo", "--steps", "60", "--tune-steps", "1")
     assert found["parameters"]["albert-base"] == 11683584
     accuracies = [look["masked_accuracy"] for look in found["held_out"]]
     assert accuracies[0] < 0.01 < accuracies[-1]
     assert len(found["fill"]) == 5
+    assert found["authors"]["name"] == "accuracy"
+    assert len(found["answers"]) == 3
 
 
 def test_export_and_convert_go_round(small, tmp_path):

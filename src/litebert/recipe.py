@@ -207,6 +207,7 @@ class TuneConfig:
     head_dropout: float = 0.1
     layer_decay: float = 1.0  # the rate of each layer is this times that of the layer above it
     freeze: int = 0  # this many of the lowest layers, and the embeddings, stay as they are
+    passes: int = 0  # of a shared layer, while it learns and ever after; 0: as many as the model makes
     seed: int = 0
     evaluate_every: int = 0  # steps; 0: after each epoch
     patience: int = 0  # looks in a row without a better score, after which it stops; 0: never
@@ -221,7 +222,7 @@ class TuneConfig:
         probability(self, "head_dropout")
         for name in ("batch", "log_every"):
             at_least(self, name, 1)
-        for name in ("steps", "freeze", "evaluate_every", "patience", "micro_batch", "keep"):
+        for name in ("steps", "freeze", "passes", "evaluate_every", "patience", "micro_batch", "keep"):
             at_least(self, name, 0)
         for name in ("rate", "layer_decay"):
             if getattr(self, name) <= 0:

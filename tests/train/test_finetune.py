@@ -466,6 +466,30 @@ def test_frozen_layers_stay_and_a_shared_trunk_is_frozen_whole_or_not_at_all(toy
     assert not (tmp_path / "no").exists()
 
 
+def test_a_shared_layer_is_taught_at_the_depth_that_is_asked_for_and_keeps_it(toy, tmp_path):
+    file = write_rows(tmp_path / "a.csv", classes(60))
+    columns, told = {"texts": ("review",), "label": ("stars",)}, []
+    albert = toy_model(tmp_path / "albert", "albert")
+    deep = load(albert).config.layers
+    for passes in (0, 1):
+        teach(
+            albert,
+            tmp_path / f"{passes}",
+            file,
+            tune=replace(QUICK, steps=5, passes=passes),
+            say=told.append,
+            **columns,
+        )
+    assert any(line.get("text") == f"the shared layer makes 1 passes, in the place of {deep}" for line in told)
+    made = [load(tmp_path / name) for name in "01"]
+    assert [model.config.layers for model in made] == [deep, 1]
+    before, after = (model.encoder.state_dict() for model in made)
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    with pytest.raises(UserError, match="needs a trunk whose layers are all the same one"):
+        teach(toy, tmp_path / "no", file, tune=replace(QUICK, passes=1), **columns)
+
+
 def test_layer_decay_lowers_the_rate_layer_by_layer(toy):
     network = load(toy).network
     names = ("heads.classify.out.weight", "encoder.pooler.weight", "encoder.trunk.ffn.1.up.weight",

@@ -6,20 +6,19 @@ from typing import Annotated
 import typer
 
 from litebert.cli.show import Json, Precise, print_json, print_table
-from litebert.config import UserError
 
 
 def fill(
     text: Annotated[str, typer.Argument(help="A text with [MASK] (or the model's own mask) where a word is missing.")],
-    model: Annotated[str | None, typer.Option("--model", help="A model's or run's folder, or a hub name.")] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="A model's or run's folder, or a hub name; default: the one that ships.")
+    ] = "litebert-base",
     top: Annotated[int, typer.Option(help="Guesses a mask.", min=1)] = 5,
     passes: Annotated[int | None, typer.Option(help="How often a shared layer runs; default: as trained.")] = None,
     precision: Precise = None,
     as_json: Json = False,
 ) -> None:
     """What may stand where the masks are."""
-    if model is None:
-        raise UserError("no model ships with litebert yet; say which: --model FOLDER")
     from litebert.infer.model import load
 
     loaded = load(model, precision=precision)

@@ -18,9 +18,10 @@ To = Annotated[Path, typer.Option("--to", help="The folder to write.")]
 
 def demo(
     steps: Annotated[int | None, typer.Option(help="Train so many steps instead of the recipe's.", min=10)] = None,
+    tune_steps: Annotated[int, typer.Option(help="Fine-tune so many steps instead of an epoch.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Two minutes on a laptop: text, tokenizer, shards, a pre-trained ALBERT, a filled mask."""
+    """Two minutes on a laptop: text to a small pre-trained ALBERT; then the one that ships, fine-tuned, and answers."""
     from litebert.demo import FAMILY, run_demo
     from litebert.report.info import describe
     from litebert.train.pretrain import Stopped
@@ -43,14 +44,15 @@ def demo(
             )
         print_table("the family", ["model", "layers", "H", "E", "sharing", "parameters", "bfloat16"], rows)
     try:
-        found = run_demo((lambda _: None) if as_json else typer.echo, steps)
+        found = run_demo((lambda _: None) if as_json else typer.echo, steps, tune_steps)
     except Stopped as stopped:
         raise typer.Exit(128 + stopped.signum) from None
     if as_json:
         sizes = {name: fact["parameters"]["backbone_and_pooler"] for name, fact in facts.items()}
         print_json({"parameters": sizes} | found)
     else:
-        typer.echo("next: your own text, as in the README; or litebert info albert-base --fit 12GiB")
+        typer.echo("next: your own files, as in the README; or look at it in a browser: litebert serve litebert-base")
+        typer.echo("(that needs the server's packages: pip install 'litebert[serve]')")
 
 
 def info(
@@ -78,18 +80,20 @@ def info(
 
 
 def _find_config(name: str, sets: list[str]) -> tuple[ModelConfig, tuple[HeadConfig, ...]]:
-    if Path(name).is_dir():
+    from litebert.infer.model import SHIPPED, find
+
+    if Path(name).is_dir() or name == SHIPPED:
         from litebert.model.weights import load_network
 
         if sets:
             raise UserError("--set changes a preset or a recipe; a folder's model is what it is")
-        network, _ = load_network(Path(name))
+        network, _ = load_network(find(name))
         return network.config, network.head_configs
     if name in PRESETS:
         return apply_sets({"model": {"preset": name}}, sets).model, ()
     if name.endswith(".toml") or any(name in (known, known.split("/")[1]) for known in recipe_names()):
         return load_recipe(name, sets).model, ()
-    raise UserError(f"{name!r} is no preset, recipe or folder{neighbour(name, [*PRESETS, *recipe_names()])}")
+    raise UserError(f"{name!r} is no preset, recipe or folder{neighbour(name, [*PRESETS, SHIPPED, *recipe_names()])}")
 
 
 def _describe(name: str, config: ModelConfig, heads: tuple[HeadConfig, ...], as_json: bool) -> None:

@@ -7,6 +7,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from litebert.tasks.taught import FILE as TASK
 from litebert.tasks.taught import Taught, read_taught, write_taught
 from litebert.text.tokenizer import BESIDE, FILES, Tokenizer
 
+SHIPPED = "litebert-base"  # an ALBERT base that comes with the package; docs/how-it-was-trained.md
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -117,7 +119,8 @@ class Model:
 
 
 def load(name: str | Path, *, device: str | None = None, precision: str | None = None) -> Model:
-    """A trained model: our own folder, one of `transformers`, or a name on the hub. `precision`, fp32, bf16 or int8: to
+    """A trained model: our own folder, one of `transformers`, `litebert-base` (it comes with the package), or a name on
+    the hub. `precision`, fp32, bf16 or int8: to
     answer on a CPU as quickly as that goes, and nothing else; without it the model can be trained and saved too."""
     if precision is not None and torch.device(device or "cpu").type != "cpu":
         raise UserError(f"precision = {precision!r} is for a CPU; on {device} leave it out: answers are in bf16 there")
@@ -134,7 +137,8 @@ def load(name: str | Path, *, device: str | None = None, precision: str | None =
 
 
 def find(name: str | Path) -> Path:
-    """The folder of a model: as given, that of a run's model or newest checkpoint, or fetched from the hub."""
+    """The folder of a model: as given, that of a run's model or newest checkpoint, that of the package, or fetched from
+    the hub."""
     if Path(name).is_dir():
         folder = Path(name)
         inside = [*sorted(folder.glob("checkpoints/step-*")), folder / "model"]
@@ -143,9 +147,20 @@ def find(name: str | Path) -> Path:
     text = str(name)
     if Path(name).exists():
         raise UserError(f"{text} is a file; a model is the folder around it")
+    if text == SHIPPED:
+        return _shipped()
     if text in PRESETS:
         raise UserError(f"{text} is a preset, a shape without weights; give the folder or hub name of a trained model")
     if not _HUB_NAME.fullmatch(text):
         raise UserError(f"no folder {text}")
     wanted = [OURS, TASK, "config.json", *CHECKPOINTS, "model-*.safetensors", "pytorch_model-*.bin", *FILES, *BESIDE]
     return fetch(text, wanted)
+
+
+def _shipped() -> Path:
+    folder = Path(str(resources.files("litebert") / "shipped" / SHIPPED))
+    if not (folder / OURS).is_file():
+        raise UserError(
+            f"{SHIPPED} is not in this installation of litebert; install the package whole, or name a folder"
+        )
+    return folder

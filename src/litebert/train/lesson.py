@@ -103,6 +103,10 @@ def _cuts(made: Sequence[Unit], taught: Taught, examples: int) -> list[str]:
 def pupil(model: Model, task: Task, tune: TuneConfig) -> tuple[Network, tuple[str, ...]]:
     """The model's encoder under a head for the task, and what was done for it."""
     config, notes = model.config, []
+    if tune.passes:
+        model.encoder.trunk.walk(tune.passes)  # says where depth is no choice
+        notes.append(f"the shared layer makes {tune.passes} passes, in the place of {config.layers}")
+        config = replace(config, layers=tune.passes)
     if tune.dropout >= 0:
         config = replace(config, dropout=tune.dropout, attention_dropout=tune.dropout)
     kind: Any = head_of(task)
