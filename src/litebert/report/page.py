@@ -14,7 +14,8 @@ from litebert.files import replace_file
 from litebert.report.cases import Case
 from litebert.report.depths import Depths
 from litebert.report.evaluation import Calibration, Confusion, Evaluation
-from litebert.report.pictures import NAMES, NUMBERED, draw, draw_depths, new_figure
+from litebert.report.figure import new_figure
+from litebert.report.pictures import NAMES, NUMBERED, draw, draw_depths
 
 PAGE, FIGURES = "index.html", "report.json"
 CURVE, DEPTHS = "passes.png", "passes.json"
