@@ -119,23 +119,24 @@ def draw_compare(models: Sequence[Measured], length: int) -> Any:
     shown = [each for each in measures if all(each[1](model) is not None for model in models)]
     if not scored:
         shown = [each for each in shown if each[0] != measures[2][0]]
-    rows = (len(shown) + 2) // 3
-    figure = new_figure(12, 3.6 * rows + 0.6)
-    places = figure.subplots(rows, 3, squeeze=False).flat
+    across = 2 if len(shown) in (2, 4) else 3
+    rows = -(-len(shown) // across)
+    figure = new_figure(4.2 * across, 3.4 * rows + 0.8)
+    places = list(figure.subplots(rows, across, squeeze=False).flat)
+    name = f"{models[0].scores[0].name} × 100" if scored else measures[2][0]
     for place, (title, value) in zip(places, shown, strict=False):
         for number, each in enumerate(models):
             up = 100 * each.scores[0].value if scored else each.cpu_ms
             if scored:
                 place.errorbar(value(each), up, 100 * each.scores[0].error, color="black", linewidth=1, capsize=3)
             place.scatter([value(each)], [up], s=70, zorder=3, label=each.name, **point_style(number))
-        place.set_xscale("log")
-        place.margins(0.15)
-        name = f"{models[0].scores[0].name} × 100" if scored else "CPU: milliseconds a text"
+        place.margins(0.12)
+        place.set_xlim(0, 1.12 * max(value(each) or 0.0 for each in models))
         plain(place, title, name if place.get_subplotspec().is_first_col() else "")
         if not scored:
-            place.set_yscale("log")
-    for place in list(places)[len(shown) :]:
+            place.set_ylim(0, 1.12 * max(each.cpu_ms for each in models))
+    for place in places[len(shown) :]:
         place.set_visible(False)
-    handles = figure.axes[0].get_legend_handles_labels()
+    handles = places[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=min(4, len(models)), title=f"texts of {length} pieces")
     return figure

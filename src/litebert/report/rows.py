@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -90,20 +91,31 @@ def read_ids(path: Path) -> list[list[int]]:
         values, mask = _json(path) if path.suffix == ".json" else _arrays(path)
     except KeyError:
         raise UserError(f"{path} holds no input_ids") from None
-    except (OSError, ValueError, EOFError) as problem:
+    except (OSError, ValueError, EOFError, BadZipFile, RecursionError) as problem:
         raise UserError(f"cannot read {path}: {first_line(problem)}") from None
-    rows = [values] if values and not isinstance(values[0], list) else values
-    masks = [mask] if mask and not isinstance(mask[0], list) else mask
+    rows, masks = (_as_rows(each) for each in (values, mask))
     if not rows or not all(isinstance(row, list) and row for row in rows):
         raise UserError(f"{path} holds no row of ids, or an empty one")
     if not all(type(index) is int for row in rows for index in row):
         raise UserError(f"{path} holds something else than whole numbers, or more than rows of them")
-    return [_real(row, each, path) for row, each in zip(rows, masks, strict=True)] if masks else rows
+    if mask is None:
+        return rows
+    if len(masks) != len(rows):
+        raise UserError(f"{path}: attention_mask has {len(masks)} rows, and input_ids {len(rows)}")
+    return [_real(row, each, path) for row, each in zip(rows, masks, strict=True)]
+
+
+def _as_rows(found: Any) -> list[Any]:
+    """A single row is one of one."""
+    if not isinstance(found, list):
+        return []
+    return [found] if found and not isinstance(found[0], list) else found
 
 
 def _real(row: list[int], mask: Any, path: Path) -> list[int]:
     """The pieces before the padding."""
-    count = sum(mask) if isinstance(mask, list) and len(mask) == len(row) and set(mask) <= {0, 1} else 0
+    good = isinstance(mask, list) and len(mask) == len(row) and all(each in (0, 1) for each in mask)
+    count = int(sum(mask)) if good else 0
     if not count or not all(mask[:count]):
         raise UserError(f"{path}: an attention_mask is as long as its row, ones first and then zeros")
     return row[:count]
