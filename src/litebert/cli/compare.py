@@ -42,6 +42,8 @@ def compare(
 
     if task and data is None:
         raise UserError(f"--task {task} says how to read what to score on; say where it is: --data FOLDER")
+    if split and not task:
+        raise UserError(f"--split {split} is a part of a benchmark; say which by --task, or leave it out")
     where, words = pick_device(device), named(models)
     if to is not None:
         check_folder(to)
