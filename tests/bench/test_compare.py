@@ -60,6 +60,13 @@ def test_scores_come_along_by_name(words, quick):
     assert [each.scores for each in found] == [(), (score,)]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_gpu_is_measured_where_there_is_one(words, quick):
+    found, common = compare.measure(words, {}, rounds=1, gpu=True)
+    assert all(each.gpu_ms > 0 < each.gpu_per_second for each in found)
+    assert common["device"] == torch.cuda.get_device_name()
+
+
 def test_a_length_that_a_model_lacks_is_one_line(words):
     with pytest.raises(UserError, match="--length 65 does not fit the 64 positions of"):
         compare.measure(words, {}, length=65)
