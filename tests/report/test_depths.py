@@ -159,7 +159,7 @@ def test_the_picture_shows_scores_with_errors_over_time_and_over_passes(taught, 
     from litebert.report import pictures
 
     figures = []
-    monkeypatch.setattr(pictures, "_png", lambda figure: figures.append(figure) or b"")
+    monkeypatch.setattr(pictures, "picture", lambda figure: figures.append(figure) or b"")
     found = at_depths(ask(["m"], [load(taught())]), labelled(), [1, 3, 6])
     pictures.draw_depths(found)
     left, right = figures[0].axes

@@ -33,6 +33,7 @@ from litebert.train.peak import peak_rate
 
 SHAPES = ((1, 16), (1, 128), (8, 128))
 RAGGED = (32, 8, 128)
+WORK = ((8, 16), (8, 64), (8, 128))  # after which memory is looked at
 LEAST = 0.4  # seconds that a side runs in a round
 Work = Callable[[], Any]
 
@@ -263,26 +264,43 @@ def in_process(work: Callable[..., Any], *words: Any) -> Any:
         return pool.apply(work, words)
 
 
-def resident(folder: str) -> int:
-    """Bytes that an int8 model and its work add to an interpreter whose libraries have done such work before."""
+def resident(
+    folder: str, precision: str | None = "int8", shapes: Sequence[tuple[int, int]] = WORK, peak: bool = False
+) -> int:
+    """Bytes that a model and its work add to an interpreter whose libraries have done such work before: what is left of
+    them afterwards, or the most on the way, loading included."""
     with tempfile.TemporaryDirectory() as small:
-        tiny = ModelConfig(vocab_size=16, embedding_size=8, hidden_size=8, ffn_size=8, layers=1, heads=1, positions=128)
+        longest = max(length for _, length in shapes)
+        tiny = ModelConfig(
+            vocab_size=16, embedding_size=8, hidden_size=8, ffn_size=8, layers=1, heads=1, positions=longest
+        )
         Model(network=build(tiny, (), 0)).save(small)
-        run_through(small)
+        run_through(small, precision, shapes)
     before = status("VmRSS")
-    kept = run_through(folder)
-    found = status("VmRSS") - before
+    if peak:
+        forget_peak()
+    kept = run_through(folder, precision, shapes)
+    found = status("VmHWM" if peak else "VmRSS") - before
     del kept
     return found
 
 
-def run_through(folder: str) -> Any:
-    model = load(folder, precision="int8")
+def run_through(folder: str, precision: str | None, shapes: Sequence[tuple[int, int]]) -> Any:
+    model = load(folder, precision=precision)
     with torch.inference_mode():
-        for length in (16, 64, 128):
-            row, boundaries = pack(torch.full((8, length), 7), torch.ones(8, length, dtype=torch.long))
+        for batch, length in shapes:
+            ids = torch.full((batch, length), min(7, model.config.vocab_size - 1))
+            row, boundaries = pack(ids, torch.ones_like(ids))
             model.encoder(row, None, torch.zeros_like(row), boundaries=boundaries)
     return model
+
+
+def forget_peak() -> None:
+    """From here on `VmHWM` is the most since now; Linux."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        raise UserError("the peak memory of a process is reset through /proc, and that cannot be done here") from None
 
 
 def status(field: str) -> int:

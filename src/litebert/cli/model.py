@@ -72,14 +72,14 @@ def info(
         raise UserError(
             f"say what: a preset ({', '.join(PRESETS)}), a recipe ({', '.join(recipe_names())}) or a folder"
         )
-    config, heads = _find_config(name, sets or [])
+    config, heads = find_config(name, sets or [])
     if fit is not None:
         _fit(name, config, fit, as_json)
     else:
         _describe(name, config, heads, as_json)
 
 
-def _find_config(name: str, sets: list[str]) -> tuple[ModelConfig, tuple[HeadConfig, ...]]:
+def find_config(name: str, sets: list[str]) -> tuple[ModelConfig, tuple[HeadConfig, ...]]:
     from litebert.infer.model import SHIPPED, find
 
     if Path(name).is_dir() or name == SHIPPED:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from litebert.report.figure import check_picture, line_style, new_figure, plain, save_picture
 from litebert.strict import UserError
 
 PANELS = (  # title, kind of line, section of it, keys of which the first found is drawn
@@ -50,34 +51,21 @@ def series(lines: list[dict[str, Any]], kind: str, section: str | None, keys: tu
 
 def plot_curves(folders: list[Path], to: Path, axis: str = "minutes") -> dict[str, Any]:
     """Draw the runs into one picture; returns where each of them ended."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("pictures are drawn with matplotlib; install it with: pip install 'litebert[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     if axis not in AXES:
         raise UserError(f"--over {axis!r}; allowed: {', '.join(AXES)}")
+    check_picture(to)
     runs = {str(folder): read_run(folder) for folder in folders}
-    figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), constrained_layout=True)
+    figure = new_figure(12, 8)
+    axes = figure.subplots(2, 2)
     for place, (title, kind, section, keys) in zip(axes.flat, PANELS, strict=True):
-        for name, lines in runs.items():
+        for number, (name, lines) in enumerate(runs.items()):
             points = series(lines, kind, section, keys, axis)
             if points:
-                place.plot(*zip(*points, strict=True), marker="." if kind == "held-out" else "", label=Path(name).name)
+                style = line_style(number) | {"markevery": max(1, len(points) // 12)}
+                place.plot(*zip(*points, strict=True), label=Path(name).name, **style)
         place.set_title(title)
-        place.set_xlabel(AXES[axis])
-        place.grid(alpha=0.3)
-        for edge in ("top", "right"):
-            place.spines[edge].set_visible(False)
+        plain(place, AXES[axis], "")
     axes.flat[0].legend()
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(to, dpi=110)
-    except (OSError, ValueError) as problem:
-        raise UserError(f"cannot write {to}: {problem}") from None
-    finally:
-        pyplot.close(figure)
+    save_picture(figure, to)
     looks = {name: [line["protocol"] for line in lines if "protocol" in line] for name, lines in runs.items()}
     return {"picture": str(to), "runs": {name: each[-1] if each else {} for name, each in looks.items()}}

@@ -14,7 +14,8 @@ from litebert.files import replace_file
 from litebert.report.cases import Case
 from litebert.report.depths import Depths
 from litebert.report.evaluation import Calibration, Confusion, Evaluation
-from litebert.report.pictures import NAMES, NUMBERED, draw, draw_depths, new_figure
+from litebert.report.figure import new_figure
+from litebert.report.pictures import NAMES, NUMBERED, draw, draw_depths
 
 PAGE, FIGURES = "index.html", "report.json"
 CURVE, DEPTHS = "passes.png", "passes.json"
@@ -65,23 +66,24 @@ def as_table(found: Evaluation, models: Sequence[str], data: str, command: str) 
 
 
 def write_report(folder: Path, found: Evaluation, models: Sequence[str], data: str, command: str) -> list[Path]:
-    """The files of a report, the page last; figures that an earlier report left and this one lacks go."""
+    """The files of a report, the page last."""
     pictures = draw(found)
     table = as_table(found, models, data, command)
     files = pictures | {
         FIGURES: (json.dumps(table, indent=1, ensure_ascii=False) + "\n").encode(),
         PAGE: page(found, models, data, command, pictures).encode(),
     }
-    return _write(folder, files, set(NAMES) - set(pictures))
+    return write_folder(folder, files, set(NAMES) - set(pictures))
 
 
 def write_depths(folder: Path, found: Depths, table: Mapping[str, Any]) -> list[Path]:
     """The curve of score against time as a picture, and its figures."""
     text = json.dumps(table, indent=1, ensure_ascii=False) + "\n"
-    return _write(folder, {CURVE: draw_depths(found), DEPTHS: text.encode()})
+    return write_folder(folder, {CURVE: draw_depths(found), DEPTHS: text.encode()})
 
 
-def _write(folder: Path, files: Mapping[str, bytes], gone: Iterable[str] = ()) -> list[Path]:
+def write_folder(folder: Path, files: Mapping[str, bytes], gone: Iterable[str] = ()) -> list[Path]:
+    """Each file whole; those that an earlier report left and this one lacks go."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

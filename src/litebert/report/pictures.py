@@ -1,17 +1,12 @@
 """An `Evaluation` -> its figures as PNG: confusion, calibration, guesses against what is right, confidences; and a
 model at several depths -> the curve of score against time."""
 
-import warnings
-from io import BytesIO
-from typing import Any
-
-from litebert.config import UserError
 from litebert.report.depths import Depths
 from litebert.report.evaluation import BINS, Calibration, Confusion, Evaluation
+from litebert.report.figure import INK, new_figure, picture, plain
 
 NUMBERED = 20  # labels up to which every cell of a confusion says its count
 NAMES = ("confusion.png", "calibration.png", "scatter.png", "confidence.png")  # all there may be
-INK = "#1f5a94"
 
 
 def draw(found: Evaluation) -> dict[str, bytes]:
@@ -42,34 +37,9 @@ def draw_depths(found: Depths) -> bytes:
     for x, y, number in zip(times, heights, passes, strict=True):
         left.annotate(str(number), (x, y), xytext=(4, 5), textcoords="offset points", fontsize=9)
     right.xaxis.get_major_locator().set_params(integer=True)
-    _plain(left, "milliseconds an example (beside each point its passes)", f"{first[0].name} × 100 ± standard error")
-    _plain(right, "passes" if found.settle is None else "passes that an example took, on average", "")
-    return _png(figure)
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure that no window will ever show."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("pictures are drawn with matplotlib; install it with: pip install 'litebert[plot]'") from None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _png(figure: Any) -> bytes:
-    held = BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a label in another script; the page has it
-        figure.savefig(held, format="png", dpi=110)
-    return held.getvalue()
-
-
-def _plain(axes: Any, across: str, up: str) -> None:
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.grid(alpha=0.3)
-    for edge in ("top", "right"):
-        axes.spines[edge].set_visible(False)
+    plain(left, "milliseconds an example (beside each point its passes)", f"{first[0].name} × 100 ± standard error")
+    plain(right, "passes" if found.settle is None else "passes that an example took, on average", "")
+    return picture(figure)
 
 
 def _confusion(found: Confusion, what: str) -> bytes:
@@ -91,7 +61,7 @@ def _confusion(found: Confusion, what: str) -> bytes:
             colour = "white" if shares[row][column] > 0.5 else "black"
             axes.text(column, row, f"{number:,}", ha="center", va="center", color=colour, fontsize=9)
     figure.colorbar(image, label=f"share of the {what} in a row", shrink=0.8)
-    return _png(figure)
+    return picture(figure)
 
 
 def _calibration(found: Calibration) -> bytes:
@@ -104,8 +74,8 @@ def _calibration(found: Calibration) -> bytes:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_title(f"expected calibration error {100 * found.error:.2f} %")
-    _plain(axes, "confidence", "share that was right")
-    return _png(figure)
+    plain(axes, "confidence", "share that was right")
+    return picture(figure)
 
 
 def _confidence(found: Calibration) -> bytes:
@@ -118,8 +88,8 @@ def _confidence(found: Calibration) -> bytes:
     axes.bar(centres, right, 0.9 / BINS, color=INK, label="right")
     axes.bar(centres, wrong, 0.9 / BINS, bottom=right, color="#d98032", label="wrong")
     axes.legend()
-    _plain(axes, "confidence", "guesses")
-    return _png(figure)
+    plain(axes, "confidence", "guesses")
+    return picture(figure)
 
 
 def _scatter(points: tuple[tuple[float, float], ...]) -> bytes:
@@ -128,5 +98,5 @@ def _scatter(points: tuple[tuple[float, float], ...]) -> bytes:
     low, high = (pick(value for point in points for value in point) for pick in (min, max))
     axes.plot([low, high], [low, high], color="grey", linestyle="--", linewidth=1)
     axes.scatter(*zip(*points, strict=True), s=12, alpha=0.5, color=INK, edgecolors="none")
-    _plain(axes, "right", "said")
-    return _png(figure)
+    plain(axes, "right", "said")
+    return picture(figure)

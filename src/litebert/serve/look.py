@@ -5,16 +5,10 @@ from typing import Any
 import torch
 
 from litebert.config import UserError
+from litebert.infer.look import inside, read_row, tokenizer_of
 from litebert.infer.model import Model
-from litebert.text.tokenizer import Tokenizer
 
 LONGEST = 64  # pieces of a text that is drawn: more cannot be read
-
-
-def tokenizer_of(model: Model) -> Tokenizer:
-    if model.tokenizer is None:
-        raise UserError("this model has no tokenizer beside it; put spiece.model, vocab.txt or tokenizer.json there")
-    return model.tokenizer
 
 
 def pieces(model: Model, text: str) -> list[dict[str, Any]]:
@@ -33,32 +27,23 @@ def look(
 ) -> dict[str, Any]:
     """Attention of one layer (the last, unless another is said) and one head (or the mean of all), and how alike the
     states of any two layers are: the mean cosine of a piece's states, layer 0 being what goes into the first."""
-    tokenizer, encoder, config = tokenizer_of(model), model.encoder.eval(), model.config
-    walk = encoder.trunk.walk(passes)
-    layer = len(walk) if layer is None else layer
-    if not 1 <= layer <= len(walk):
-        raise UserError(f"layer = {layer} must be at least 1 and at most {len(walk)}, the depth of this answer")
-    if head is not None and not 1 <= head <= config.heads:
-        raise UserError(f"head = {head} must be at least 1 and at most {config.heads}, or left out for their mean")
-    most = min(LONGEST, config.positions)
-    encoded = tokenizer.encode(text)
-    lost = max(0, len(encoded.input_ids) - most)
-    encoded = tokenizer.encode(text, max_length=most) if lost else encoded
-    device = encoder.embeddings.words.weight.device
-    ids, types = (torch.tensor([row], device=device) for row in (encoded.input_ids, encoded.token_type_ids))
-    x, mask = encoder.embed(ids, None, types if config.token_types > 1 else None, None)
-    states = encoder.trunk.states(x, mask, passes)  # depth + 1 of (1, S, H)
-    maps = encoder.trunk.attention[walk[layer - 1][0]].maps(states[layer - 1], mask)[0]  # type: ignore[operator]
+    tokenizer, heads = tokenizer_of(model), model.config.heads
+    if head is not None and not 1 <= head <= heads:
+        raise UserError(f"head = {head} must be at least 1 and at most {heads}, or left out for their mean")
+    row = read_row(model, text, LONGEST)
+    found = inside(model, row, passes)
+    layer = found.depth if layer is None else layer
+    maps = found.maps(layer)
     seen = maps.mean(0) if head is None else maps[head - 1]  # (S, S)
-    units = torch.nn.functional.normalize(torch.cat(states).float(), dim=-1)  # (depth + 1, S, H)
+    units = torch.nn.functional.normalize(torch.cat(found.states).float(), dim=-1)  # (depth + 1, S, H)
     alike = torch.einsum("ish,jsh->ij", units, units) / units.shape[1]
     return {
-        "pieces": [tokenizer.piece(index) for index in encoded.input_ids],
-        "lost": lost,
+        "pieces": [tokenizer.piece(index) for index in row.input_ids],
+        "lost": row.lost,
         "layer": layer,
-        "layers": len(walk),
+        "layers": found.depth,
         "head": head,
-        "heads": config.heads,
+        "heads": heads,
         "attention": rounded(seen),
         "similarity": rounded(alike),
     }
