@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError, preset
 from litebert.export.engine import run_by_onnx
-from litebert.export.folder import compare, export_onnx, open_session
+from litebert.export.folder import compare, export_onnx
 from litebert.export.onnx import write_network
+from litebert.infer.loop import open_session
 from litebert.infer.model import Model, load
 from litebert.infer.predict import asked, listen
 from litebert.model.weights import build

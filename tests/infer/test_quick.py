@@ -1,6 +1,7 @@
 """A model packed for a CPU answers as the one it was made of, as near as its precision allows; and only answers."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,6 +56,44 @@ def test_every_plan_and_activation_has_its_quick_form(plan, precision, small, ra
     with torch.no_grad():
         exact, near = (each(*ragged)["classify"].float() for each in (network, quick))
     assert (near - exact).abs().max() < NEAR[precision] * exact.abs().max()
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (3, 12)])
+def test_equally_long_sequences_of_a_shared_layer_run_in_onnxruntimes_loop(shape, small, monkeypatch):
+    pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
+    network, quick = pair(small("albert", init_std=0.05))
+    quicken(quick, "int8")
+    ids = torch.randint(5, 50, shape)
+    row, boundaries = pack(ids, torch.ones_like(ids))
+    calls = []
+    run = quick.encoder.trunk.looped.session.run
+    monkeypatch.setattr(
+        quick.encoder.trunk.looped, "session", SimpleNamespace(run=lambda *w: calls.append(1) or run(*w))
+    )
+    with torch.no_grad():
+        for passes in (None, 1, 6):
+            exact, near = (each.encoder(row, boundaries=boundaries, passes=passes) for each in (network, quick))
+            assert near.shape == exact.shape
+            assert (near - exact).abs().max() < NEAR["int8"] * exact.abs().max()
+            whole = quick.encoder(ids, passes=passes)  # the same sequences, not packed
+            torch.testing.assert_close(whole.reshape(near.shape), near)
+        assert len(calls) == 6
+        mask = torch.ones_like(ids)
+        mask[-1, 5:] = 0
+        row, boundaries = pack(ids, mask)
+        quick.encoder(row, boundaries=boundaries)
+        assert len(calls) == 6 + (shape[0] == 1)  # of several, one shorter: layer by layer
+
+
+def test_without_onnxruntime_int8_goes_layer_by_layer(small, ragged, monkeypatch):
+    monkeypatch.setattr("litebert.infer.loop.find_spec", lambda name: None)
+    network, quick = pair(small("albert", init_std=0.05))
+    quicken(quick, "int8")
+    assert quick.encoder.trunk.looped is None
+    ids = ragged[0][:1]
+    with torch.no_grad():
+        exact, near = (each(ids)["classify"] for each in (network, quick))
+    assert (near - exact).abs().max() < NEAR["int8"] * exact.abs().max()
 
 
 def test_passes_and_hidden_states_are_as_before(small, ragged):

@@ -24,8 +24,8 @@ import torch
 from litebert.bench.peer import transformers
 from litebert.bench.timing import machine
 from litebert.config import ModelConfig, UserError, preset
-from litebert.export.folder import open_session
 from litebert.export.onnx import write_network
+from litebert.infer.loop import open_session
 from litebert.infer.model import Model, load
 from litebert.model.packing import pack
 from litebert.model.weights import build, export_network

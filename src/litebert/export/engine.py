@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import UserError
-from litebert.export.folder import open_session
+from litebert.infer.loop import open_session
 from litebert.infer.model import Model
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Beam

@@ -15,6 +15,7 @@ import torch
 from litebert.config import UserError
 from litebert.export.onnx import write_network
 from litebert.files import replace_file
+from litebert.infer.loop import open_session, runtime
 from litebert.infer.model import Model
 from litebert.model.heads import Network
 
@@ -49,21 +50,6 @@ def export_onnx(model: Model, folder: str | Path, int8: bool = False, passes: bo
         model.tokenizer.save(folder)
         replace_file(folder / "run.py", (resources("litebert.export") / "run.py").read_bytes())
     return Written(str(folder), len(written), difference, chosen)
-
-
-def runtime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise UserError("running ONNX needs the package onnxruntime: pip install 'litebert[onnx]'") from None
-    return onnxruntime
-
-
-def open_session(model: bytes | str, threads: int = 0) -> Any:
-    library = runtime()
-    options = library.SessionOptions()
-    options.intra_op_num_threads = threads or torch.get_num_threads()
-    return library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def about(model: Model) -> dict[str, Any]:

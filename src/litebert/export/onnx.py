@@ -11,14 +11,13 @@ import numpy as np
 from torch import nn
 
 from litebert.config import ModelConfig, UserError
-from litebert.export.graph import MICROSOFT, Graph
+from litebert.infer.graph import Graph
+from litebert.infer.loop import FAR, write_trunk
 from litebert.model.encoder import Encoder
 from litebert.model.heads import MaskedLM, Network, Pieces, Sentence, SpanBeam, sentence_shape
-from litebert.model.layers import FeedForward, SelfAttention
 
 BATCH: tuple[str | int, ...] = ("batch", "length")
 BEAM = 5
-FAR = float(np.finfo(np.float32).min)
 
 
 def write_network(network: Network, passes: bool, int8: bool) -> bytes:
@@ -32,7 +31,7 @@ def write_network(network: Network, passes: bool, int8: bool) -> bytes:
             raise UserError("passes can be an input where all layers are the same one (sharing 'all', 1 group)")
         inputs["passes"] = ()
     x = embeddings(graph, network.encoder)
-    states = trunk(graph, network.encoder, x, "passes" if passes else "")
+    states = write_trunk(graph, network.encoder, x, "passes" if passes else "")
     outputs: dict[str, Sequence[str | int]] = {}
     if not network.heads:
         name(graph, states, "states", outputs, (*BATCH, config.hidden_size))
@@ -73,41 +72,6 @@ def positions(graph: Graph, config: ModelConfig) -> str:
         return str(graph.op("Add", counted, graph.constant(config.position_offset - 1)))
     length = graph.op("Gather", graph.op("Shape", "input_ids"), one)
     return str(graph.op("Range", graph.constant(0), length, one))
-
-
-def trunk(graph: Graph, encoder: Encoder, x: str, passes: str) -> str:
-    config, walk = encoder.config, encoder.trunk
-    mask = graph.op("Cast", "attention_mask", to=graph.onnx.TensorProto.INT32)
-    if walk.one_pass is None:
-        for a, f in walk.plan:
-            x = layer(graph, encoder, a, f, x, mask)
-        return x
-    body = Graph(graph.int8, graph)
-    made = "layer_in"
-    for a, f in walk.one_pass:
-        made = layer(body, encoder, a, f, made, mask)
-    return graph.repeat(passes or graph.constant(config.layers), x, body, "layer_in", made, config.hidden_size)
-
-
-def layer(graph: Graph, encoder: Encoder, a: int, f: int, x: str, mask: str) -> str:
-    config = encoder.config
-    attention = cast(SelfAttention, encoder.trunk.attention[a])
-    ffn = cast(FeedForward, encoder.trunk.ffn[f])
-    qkv = graph.linear(f"attention.{a}.qkv", attention.qkv, x)
-    q, k, v = graph.op("Split", qkv, outputs=3, axis=-1, num_outputs=3)
-    seen = graph.op(
-        "MultiHeadAttention",
-        *(q, k, v, "", mask),
-        domain=MICROSOFT,
-        num_heads=config.heads,
-        unidirectional=int(config.causal),
-        mask_filter_value=FAR,
-    )
-    out = graph.linear(f"attention.{a}.out", attention.out, seen)
-    x = graph.norm(f"attention.{a}.norm", attention.norm, graph.op("Add", out, x))
-    inner = graph.activation(config.activation, graph.linear(f"ffn.{f}.up", ffn.up, x))
-    down = graph.linear(f"ffn.{f}.down", ffn.down, inner)
-    return graph.norm(f"ffn.{f}.norm", ffn.norm, graph.op("Add", down, x))
 
 
 Answer = tuple[str, str, tuple[str | int, ...]]  # its name, the node that gives it, its shape

@@ -20,7 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.config import UserError
-from litebert.model.encoder import Trunk
+from litebert.infer.graph import in_steps
+from litebert.infer.loop import as_batch, looped
+from litebert.model.encoder import Encoder, Trunk
 from litebert.model.heads import Network
 from litebert.model.layers import FeedForward, SelfAttention, packed_attention, padded_attention
 from litebert.model.packing import Boundaries, Mask
@@ -38,7 +40,7 @@ def quicken(network: Network, precision: str) -> Network:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         raise UserError(f"precision = {precision!r} needs a PyTorch with oneDNN, and this one has none; leave it out")
     network.eval().requires_grad_(False)
-    network.encoder.trunk = QuickTrunk(network.encoder.trunk, precision, network.config.activation)
+    network.encoder.trunk = QuickTrunk(network.encoder, precision)
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
     give_back()
     return network
@@ -68,13 +70,20 @@ def place(network: Network, device: torch.device | str, usual: torch.dtype) -> N
 class QuickTrunk(Trunk):
     """The same walk over packed layers."""
 
-    def __init__(self, trunk: Trunk, precision: Precision, activation: str) -> None:
+    def __init__(self, encoder: Encoder, precision: Precision) -> None:
         nn.Module.__init__(self)
+        trunk, activation = encoder.trunk, encoder.config.activation
+        self.looped = looped(encoder) if precision == "int8" else None
         self.plan, self.one_pass = trunk.plan, trunk.one_pass
         layers: Any = [QuickAttention(each, precision) for each in trunk.attention]  # type: ignore[arg-type]
         self.attention = layers
         layers = [QuickFeedForward(each, precision, activation) for each in trunk.ffn]  # type: ignore[arg-type]
         self.ffn = layers
+
+    def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
+        if self.looped is None or self.one_pass is None or (batch := as_batch(x, mask)) is None:
+            return super().forward(x, mask, passes)
+        return self.looped(batch, len(self.walk(passes)) // len(self.one_pass)).view(x.shape)
 
 
 class QuickAttention:
@@ -160,13 +169,6 @@ class Int8:
             *(1.0, 0, torch.float32, self.post, [], self.algorithm),
         )
         return product
-
-
-def in_steps(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix in 8 bits, and what a step of each row is worth: its largest number becomes 127."""
-    largest = matrix.abs().amax(1)
-    scale = torch.where(largest > 0, largest, 1.0) / 127
-    return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
 
 
 def rounded(x: Tensor, scale: float, zero: int) -> Tensor:

@@ -4,7 +4,7 @@ A weight is stored as the matrix product wants it, so that nothing has to be tur
 weight names it: twelve layers that share one name one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from litebert.config import UserError
-from litebert.infer.quick import in_steps
 
 OPSET = 20  # the first with Gelu
 LARGE = 1 << 16  # numbers
@@ -116,10 +115,11 @@ class Graph:
         layer = helper.make_graph(body.nodes, "layer", inside, outside)
         return str(self.op("Loop", times, "", x, body=layer))
 
-    def write(self, inputs: dict[str, Sequence[str | int]], outputs: dict[str, Sequence[str | int]]) -> bytes:
-        """The file. Inputs are whole numbers; outputs too where their name says that they are places."""
+    def write(self, inputs: Mapping[str, Sequence[str | int]], outputs: Mapping[str, Sequence[str | int]]) -> bytes:
+        """The file. Inputs are whole numbers, but for states; outputs are not, but for places (`_at`)."""
         helper, types, convert = self.onnx.helper, self.onnx.TensorProto, self.onnx.numpy_helper
-        given = [helper.make_tensor_value_info(name, types.INT64, shape) for name, shape in inputs.items()]
+        taken = {name: types.FLOAT if name.startswith("states") else types.INT64 for name in inputs}
+        given = [helper.make_tensor_value_info(name, taken[name], shape) for name, shape in inputs.items()]
         kinds = {name: types.INT64 if name.endswith("_at") else types.FLOAT for name in outputs}
         made = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in outputs.items()]
         weights = [convert.from_array(np.asarray(each, order="C"), name) for name, each in self.weights.items()]
@@ -133,3 +133,10 @@ class Graph:
 def numbers(tensor: Tensor) -> NDArray[np.float32]:
     array: NDArray[np.float32] = tensor.detach().to(torch.float32).cpu().numpy()
     return array
+
+
+def in_steps(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix in 8 bits, and what a step of each row is worth: its largest number becomes 127."""
+    largest = matrix.abs().amax(1)
+    scale = torch.where(largest > 0, largest, 1.0) / 127
+    return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
