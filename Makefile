@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test check clean
 
 demo: $(VENV)/.ready
-	$(BIN)/litebert demo
+	$(BIN)/litebert demo --to runs/demo-model
 
 test: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
@@ -21,7 +21,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve]'
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready

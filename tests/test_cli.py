@@ -1,6 +1,7 @@
 """The command line: figures as JSON, one line and exit 2 for a mistake, nothing half-written."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -9,9 +10,11 @@ import torch
 from typer.testing import CliRunner
 
 from litebert.cli import app
+from litebert.cli.model import how_to_serve
 from litebert.config import HeadConfig, UserError
 from litebert.infer.model import Model
 from litebert.model.weights import build
+from tests.serve.conftest import process
 
 
 def run(*words):
@@ -65,14 +68,27 @@ def test_plain_output_names_every_part():
         assert part in text
 
 
-def test_the_demo_trains_and_fills_a_mask():
-    found = as_json("demo", "--steps", "60", "--tune-steps", "1")
+def test_the_demo_trains_fills_a_mask_and_says_how_to_serve_what_it_made(tmp_path):
+    found = as_json("demo", "--steps", "60", "--tune-steps", "1", "--to", str(tmp_path / "made"))
     assert found["parameters"]["albert-base"] == 11683584
     accuracies = [look["masked_accuracy"] for look in found["held_out"]]
     assert accuracies[0] < 0.01 < accuracies[-1]
     assert len(found["fill"]) == 5
     assert found["authors"]["name"] == "accuracy"
     assert len(found["answers"]) == 3
+    _, serve, folder = shlex.split(how_to_serve(tmp_path / "made").removeprefix("to try it in a browser: "))[:3]
+    assert (serve, folder) == ("serve", str(tmp_path / "made"))
+    pytest.importorskip("fastapi", reason="pip install 'litebert[serve]'")
+    httpx = pytest.importorskip("httpx", reason="pip install httpx")
+    with process(folder) as (_, address):
+        told = httpx.post(f"{address}/v1/classify", json={"texts": ["He looked at her."]}).json()["answers"]
+    assert len(told[0]["probabilities"]) == 10
+
+
+def test_the_demo_does_not_write_into_a_folder_of_something_else(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds no model; choose another folder"):
+        run("demo", "--to", str(tmp_path))
 
 
 def test_export_and_convert_go_round(small, tmp_path):

@@ -15,6 +15,7 @@ from litebert.corpus.engines import Local
 from litebert.corpus.inspect import show
 from litebert.corpus.read import Bad, find_sources, read_documents
 from litebert.infer.model import SHIPPED, Model, load
+from litebert.model.weights import OURS
 from litebert.recipe import Recipe, TaskConfig, TuneConfig, TuneRecipe, load_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TrainSettings, train_tokenizer
@@ -33,9 +34,11 @@ LESSON = TuneConfig(epochs=1, batch=8, rate=1e-4, passes=3, keep=0)  # a quarter
 Say = Callable[[str], object]
 
 
-def run_demo(say: Say, steps: int | None = None, tune_steps: int = 0) -> dict[str, Any]:
-    """Both halves; what they print, as figures."""
-    return pretrain_small(say, steps) | teach_shipped(say, tune_steps)
+def run_demo(say: Say, steps: int | None = None, tune_steps: int = 0, to: Path | None = None) -> dict[str, Any]:
+    """Both halves; what they print, as figures. The fine-tuned model stays in `to`."""
+    if to is not None and to.exists() and not (to / OURS).is_file():
+        raise UserError(f"{to} is there and holds no model; choose another folder")
+    return pretrain_small(say, steps) | teach_shipped(say, tune_steps, to)
 
 
 def pretrain_small(say: Say, steps: int | None) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def pretrain_small(say: Say, steps: int | None) -> dict[str, Any]:
     return {"held_out": [look["protocol"] for look in looks], "fill": [each.text for each in guesses]}
 
 
-def teach_shipped(say: Say, steps: int) -> dict[str, Any]:
+def teach_shipped(say: Say, steps: int, to: Path | None) -> dict[str, Any]:
     """What the model that ships learns of ten authors from 2,000 sentences, and its answers to three more."""
     say(f"{SHIPPED}, the ALBERT that comes with litebert (litebert fill asks it):")
     guesses = load(SHIPPED).fill(SENTENCE)[0]
@@ -76,6 +79,9 @@ def teach_shipped(say: Say, steps: int) -> dict[str, Any]:
         model = load(Path(folder) / "run")
     (score, *_) = found["scores"]
     say(f"  {100 * score['value']:.1f} ± {100 * score['error']:.1f} % of 400 unseen sentences right; by chance 10 %")
+    if to is not None:
+        model.save(to)
+        say(f"  it is in {to}")
     return {"authors": score, "answers": answers(model, say)}
 
 

@@ -1,5 +1,8 @@
 """`litebert demo`, `info`, `export` and `convert`."""
 
+import shlex
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +22,7 @@ To = Annotated[Path, typer.Option("--to", help="The folder to write.")]
 def demo(
     steps: Annotated[int | None, typer.Option(help="Train so many steps instead of the recipe's.", min=10)] = None,
     tune_steps: Annotated[int, typer.Option(help="Fine-tune so many steps instead of an epoch.", min=0)] = 0,
+    to: Annotated[Path | None, typer.Option("--to", help="Keep the fine-tuned model in this folder.")] = None,
     as_json: Json = False,
 ) -> None:
     """Two minutes on a laptop: text to a small pre-trained ALBERT; then the one that ships, fine-tuned, and answers."""
@@ -44,15 +48,24 @@ def demo(
             )
         print_table("the family", ["model", "layers", "H", "E", "sharing", "parameters", "bfloat16"], rows)
     try:
-        found = run_demo((lambda _: None) if as_json else typer.echo, steps, tune_steps)
+        found = run_demo((lambda _: None) if as_json else typer.echo, steps, tune_steps, to)
     except Stopped as stopped:
         raise typer.Exit(128 + stopped.signum) from None
     if as_json:
         sizes = {name: fact["parameters"]["backbone_and_pooler"] for name, fact in facts.items()}
         print_json({"parameters": sizes} | found)
     else:
-        typer.echo("next: your own files, as in the README; or look at it in a browser: litebert serve litebert-base")
-        typer.echo("(that needs the server's packages: pip install 'litebert[serve]')")
+        typer.echo(how_to_serve(to))
+        typer.echo("next: your own files, as in the README")
+
+
+def how_to_serve(folder: Path | None) -> str:
+    """The command, as this one was called."""
+    from litebert.infer.model import SHIPPED
+
+    line = f"to try it in a browser: {sys.argv[0]} serve {shlex.quote(str(folder or SHIPPED))}"
+    needs = "" if find_spec("fastapi") else "  (the server's packages first: pip install 'litebert[serve]')"
+    return line + needs
 
 
 def info(
