@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from litebert.ablate.grid import Grid, Planned, Scale, ScaleName, model_of, plain
+from litebert.ablate.grid import Grid, Planned, Scale, ScaleName, plain
 from litebert.ablate.once import Say, taught, unlike, write_json
 from litebert.ablate.probe import probe_pairs
 from litebert.ablate.tasks import Trial, lesson
@@ -172,10 +172,10 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
 
 def _clean() -> None:
     """The next cell finds the device as this one did: its memory free, and nothing compiled for other shapes."""
-    gc.collect()
     if "torch._dynamo" in sys.modules:
         torch._dynamo.reset()
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()
 
 
@@ -279,9 +279,3 @@ def results(job: Job) -> dict[str, list[dict[str, Any]]]:
         if file.exists():
             found[name].append(read_json(file))
     return found
-
-
-def parameters(planned: Planned) -> int:
-    """Of a cell that is not built: as `litebert info` counts them."""
-    counted: int = describe(planned.name, model_of(planned.recipe))["parameters"]["backbone_and_pooler"]
-    return counted
