@@ -1,4 +1,4 @@
-"""Cells become figures: every table at `smoke`, nothing twice, and whatever stops or fails goes on from where it was."""
+"""Cells become figures: every table at `smoke`, nothing twice, and what stops or fails goes on from where it was."""
 
 import json
 import os

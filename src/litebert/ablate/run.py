@@ -172,11 +172,11 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
 
 def _clean() -> None:
     """The next cell finds the device as this one did: its memory free, and nothing compiled for other shapes."""
-    if "torch._dynamo" in sys.modules:
-        torch._dynamo.reset()
     if torch.cuda.is_available():
         gc.collect()
         torch.cuda.empty_cache()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
 
 
 def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dict[str, float]]]:

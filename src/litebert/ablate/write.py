@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from litebert.ablate.table import Column, Figure, Row, Table, Unit
+from litebert.ablate.table import Column, Figure, Judged, Row, Table, Unit
 from litebert.files import replace_file
 from litebert.report.pictures import INK, new_figure
 
@@ -43,13 +43,13 @@ def said(figure: Figure | None, unit: Unit) -> str:
     return f"{figure.value:{sign}.2f}{error}{' †' if figure.probed else ''}"
 
 
-def cells_of(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows as text: each of our columns, the paper's beside it where it printed one; what the paper printed
-    beyond our columns stands at the end."""
+def cells_of(table: Table, whole: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows as text: each of our columns, the paper's beside it where it printed one; `whole`: what the paper
+    printed beyond our columns stands at the end."""
     printed = {key for row in table.rows for key in row.printed}
     own = {column.printed for column in table.columns}
     rest = [key for row in table.rows for key in row.printed if key not in own]
-    rest = list(dict.fromkeys(rest))
+    rest = list(dict.fromkeys(rest)) if whole else []
     heads = ["cell"]
     for column in table.columns:
         heads += [titled(column), *(["paper"] if column.printed in printed else [])]
@@ -86,7 +86,7 @@ def markdown(table: Table) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def verdict(each: Any) -> list[str]:
+def verdict(each: Judged) -> list[str]:
     told = "" if each.difference is None else f"{each.difference:+.2f} ± {each.error:.2f}"
     return [each.verdict, told]
 

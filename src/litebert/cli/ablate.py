@@ -101,7 +101,7 @@ def finish(job: "Job", as_json: bool) -> None:
 def show_table(table: "Table") -> None:
     from litebert.ablate.write import cells_of, verdict
 
-    heads, rows = cells_of(table)
+    heads, rows = cells_of(table, whole=False)
     print_table(f"{table.title}, {table.scale}; beside {table.source}", heads, rows)
     titles = {column.key: column.title for column in table.columns}
     if table.findings:
