@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from litebert.ablate import run
-from litebert.ablate.devices import pick_devices
+from litebert.ablate.devices import Busy, check_devices, next_turn, pick_devices, seen_by
 from litebert.ablate.grid import grid_names, read_grid
 from litebert.ablate.job import new_job
 from litebert.ablate.run import RESULT, finished, make, results, run_all
@@ -224,3 +224,22 @@ def test_devices_are_a_number_or_names():
     assert pick_devices("cuda:1,cuda:3") == ["1", "3"]
     with pytest.raises(UserError, match="--devices 'gpu' is neither how many nor which"):
         pick_devices("gpu")
+    with pytest.raises(UserError, match="--devices asks for GPU 99, counted from 0, and there are"):
+        check_devices(pick_devices("0,99"))
+
+
+def test_a_process_sees_its_device_alone(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [seen_by(name)["CUDA_VISIBLE_DEVICES"] for name in ("1", "cpu")] == ["1", ""]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert seen_by("1") == {"CUDA_VISIBLE_DEVICES": "6"}
+
+
+def test_a_cell_waits_for_the_one_it_needs_and_no_longer(recipe, job):
+    recipe.write_text(recipe.read_text().replace('name = "own"', 'name = "own"\nstart = "shared"'))
+    made = job(seeds=2)
+    turns = made.turns()
+    assert next_turn(made, turns, {}) == ("shared", 0)
+    assert next_turn(made, turns[1:], {0: Busy(("shared", 0), None, None)}) == ("shared", 1)
+    assert next_turn(made, [("own", 0)], {0: Busy(("shared", 0), None, None)}) is None
+    assert next_turn(made, [("own", 0)], {}) == ("own", 0)  # done or failed: it begins, and says so

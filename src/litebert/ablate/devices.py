@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from litebert.ablate.once import Say, write_json
 from litebert.ablate.run import RESULT, Job, check, finished
 from litebert.config import UserError
@@ -42,8 +44,26 @@ def pick_devices(said: str) -> list[str]:
     return names
 
 
+def check_devices(devices: Sequence[str]) -> None:
+    """A GPU that is not there is a mistake, not a reason to train on the CPU."""
+    wanted, there = max((int(name) for name in devices if name != "cpu"), default=-1), torch.cuda.device_count()
+    if wanted >= there:
+        raise UserError(
+            f"--devices asks for GPU {wanted}, counted from 0, and there are {there} here; say cpu,cpu for none"
+        )
+
+
+def seen_by(device: str) -> dict[str, str]:
+    """What a process is shown of the devices; numbers count among those that we are shown."""
+    if device == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    ours = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {"CUDA_VISIBLE_DEVICES": ours.split(",")[int(device)] if ours else device}
+
+
 def run_beside(job: Job, devices: Sequence[str], command: Command, say: Say, asked: Sequence[int]) -> None:
     """Every cell that is not done, as soon as a device is free and what it needs is there."""
+    check_devices(devices)
     check(job)
     waiting = [turn for turn in job.turns() if finished(job, *turn) is None]
     busy: dict[int, Busy] = {}  # by the device's place
@@ -79,10 +99,14 @@ def begin(job: Job, turn: Turn, device: str, command: Command) -> Busy:
     """In a session of its own, so that Ctrl-C in a terminal reaches it once, through us."""
     folder = job.folder(*turn)
     folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | ({"CUDA_VISIBLE_DEVICES": device} if device != "cpu" else {})
     with open(folder / LOG, "ab") as log:
         process = subprocess.Popen(
-            command(*turn), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+            command(*turn),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | seen_by(device),
+            start_new_session=True,
         )
     return Busy(turn, process, folder / LOG)
 

@@ -17,7 +17,7 @@ from litebert.strict import check_types, neighbour, parse
 ScaleName = Literal["smoke", "small", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "small", "paper")
 Measure = Literal[
-    "parameters", "speed", "masked", "perplexity", "order", "next", "tasks", "average", "change"
+    "parameters", "speed", "steps", "masked", "perplexity", "order", "next", "tasks", "average", "change"
 ]  # the columns there are
 Way = Literal["above", "below", "near"]
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # it becomes a folder

@@ -188,9 +188,12 @@ def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dic
     if "parameters" in columns:
         counted = describe(name, load(model).config)["parameters"]["backbone_and_pooler"]
         yield "parameters", {"value": counted, "error": 0.0}
-    if "speed" in columns:
-        speed = _speed(folder / "pretrain" / METRICS)
+    last = _lines(folder / "pretrain" / METRICS, "train")[-1]
+    if "speed" in columns:  # pieces a second over the whole of the training
+        speed = last["pieces"] / max(1e-9, last["time"]["seconds"])
         yield "speed", {"value": speed, "error": TIMING * speed}
+    if "steps" in columns:
+        yield "steps", {"value": last["step"], "error": 0.0}
     if planned.cell.text == "more":  # all are asked about the same documents
         here, wanted = pick_device(job.device), recipe.evaluate.final_examples
         final = score_model(load(model), job.shards, recipe.data.objective, wanted, here, lambda _: None)
@@ -228,12 +231,6 @@ def _lines(file: Path, kind: str) -> list[dict[str, Any]]:
 def _final(folder: Path) -> dict[str, Any]:
     lines = _lines(folder / "pretrain" / METRICS, "final")
     return lines[-1]["protocol"] if lines else {}
-
-
-def _speed(file: Path) -> float:
-    """Pieces a second over the whole of a run's training."""
-    last = _lines(file, "train")[-1]
-    return float(last["pieces"] / max(1e-9, last["time"]["seconds"]))
 
 
 def told(job: Job, planned: Planned, model: Path, column: str, final: dict[str, Any], say: Say) -> dict[str, float]:

@@ -9,12 +9,13 @@ from typing import Any, Literal
 from litebert.ablate.grid import Finding, Measure
 from litebert.ablate.run import Job
 
-Unit = Literal["count", "ratio", "percent", "points", "number"]
+Unit = Literal["count", "whole", "ratio", "percent", "points", "number"]
 Verdict = Literal["seen", "not seen", "within noise", "not measured"]
 TIMES = 2.0  # standard errors that a difference must exceed
 PLAIN: dict[str, tuple[str, str, Unit]] = {  # column: our title, the paper's column, its unit
     "parameters": ("parameters", "parameters", "count"),
     "speed": ("speed-up", "speedup", "ratio"),
+    "steps": ("steps", "steps", "whole"),
     "masked": ("masked accuracy", "MLM", "percent"),
     "perplexity": ("perplexity", "perplexity", "number"),
     "next": ("next accuracy", "NSP", "percent"),

@@ -38,6 +38,8 @@ def said(figure: Figure | None, unit: Unit) -> str:
         return ""
     if unit == "count":
         return f"{figure.value / 1e6:.1f}M" if figure.value >= 1e5 else f"{figure.value:,.0f}"
+    if unit == "whole":
+        return f"{figure.value:,.0f}"
     sign = "+" if unit == "points" else ""
     error = f" ± {figure.error:.2f}" if figure.error else ""
     return f"{figure.value:{sign}.2f}{error}{' †' if figure.probed else ''}"
@@ -118,14 +120,15 @@ def as_csv(table: Table) -> str:
 
 
 def number(printed: Any) -> float | None:
-    """The first figure of what a paper printed: F1 of `F1/EM`, millions of `12M`.
+    """The first figure of what a paper printed: F1 of `F1/EM`, a whole number of `12M` and `125k`.
 
-    >>> number("89.3/82.3"), number("12M"), number(4.7), number(None)
-    (89.3, 12000000.0, 4.7, None)
+    >>> number("89.3/82.3"), number("12M"), number("125k"), number(4.7), number(None)
+    (89.3, 12000000.0, 125000.0, 4.7, None)
     """
     text = str(printed).split("/")[0].strip()
+    times = {"M": 1e6, "k": 1e3, "K": 1e3}.get(text[-1:], 1.0)
     try:
-        return float(text[:-1]) * 1e6 if text.endswith("M") else float(text)
+        return times * float(text.rstrip("MkK"))
     except ValueError:
         return None
 
@@ -150,13 +153,15 @@ def picture(table: Table) -> bytes:
 def _panel(place: Any, rows: Sequence[Row], column: Column) -> None:
     ours = [(at, row.figures[column.key]) for at, row in enumerate(rows) if column.key in row.figures]
     heights, found = zip(*ours, strict=True)
-    errors = [2 * each.error for each in found]
-    place.errorbar([each.value for each in found], heights, xerr=errors, fmt="o", color=INK, capsize=3, label="ours")
-    theirs = [(value, at) for at, row in enumerate(rows) if (value := number(row.printed.get(column.printed)))]
-    place.set_xlabel(titled(column), color=INK)
+    scale = 1e6 if column.unit == "count" else 1.0
+    values, errors = [each.value / scale for each in found], [2 * each.error / scale for each in found]
+    place.errorbar(values, heights, xerr=errors, fmt="o", color=INK, capsize=3)
+    printed = [(number(row.printed.get(column.printed)), at) for at, row in enumerate(rows)]
+    theirs = [(value / scale, at) for value, at in printed if value is not None]
+    place.set_xlabel(f"{column.title}, millions" if scale > 1 else titled(column), color=INK)
     if theirs:
         other = place.twiny()
-        other.plot(*zip(*theirs, strict=True), "D", color="grey", markerfacecolor="none", label="paper")
+        other.plot(*zip(*theirs, strict=True), "D", color="grey", markerfacecolor="none")
         other.set_xlabel("paper", color="grey")
     place.set_yticks(range(len(rows)), [row.cell for row in rows])
     place.set_ylim(len(rows) - 0.5, -0.5)
