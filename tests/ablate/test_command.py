@@ -3,12 +3,14 @@
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from litebert.ablate.grid import grid_names, read_grid
+from litebert.ablate.once import alone
 from litebert.ablate.tasks import lesson, trial
 from litebert.cli import app
 from litebert.config import UserError
@@ -88,6 +90,22 @@ def test_files_that_are_missing_are_missed_before_anything_is_trained(text, tmp_
     with pytest.raises(UserError, match=r"SST-2: no .*glue; give the folder that holds glue/, squad/ and race/ by"):
         run(*words, "--device", "cpu")
     assert not (tmp_path / "out").exists()
+
+
+def test_one_process_makes_a_table(recipe, text, tmp_path):
+    with (
+        alone(tmp_path / "out"),
+        pytest.raises(UserError, match=r"another process is making .*; wait for it, or choose"),
+    ):
+        run(recipe, "--to", tmp_path / "out", "--shards", text / "shards", "--device", "cpu")
+
+
+def test_without_its_package_only_the_picture_is_missing(recipe, text, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    words = [recipe, "--to", tmp_path / "out", "--shards", text / "shards", "--device", "cpu", "--cells", "own"]
+    with pytest.raises(UserError, match="pictures are drawn with matplotlib"):
+        run(*words)
+    assert {path.name for path in (tmp_path / "out").glob("table.*")} == {"table.md", "table.csv", "table.json"}
 
 
 def test_a_stand_in_is_named_in_its_column(data):

@@ -49,6 +49,22 @@ def test_the_first_and_the_last_cell_of_every_table_run(name, text, tmp_path):
         assert row.printed == cell.printed
 
 
+def test_a_model_is_asked_by_its_own_head_and_by_one_on_frozen_states(recipe, job, monkeypatch):
+    recipe.write_text(recipe.read_text().replace('"order", "next"', '"order", "next", "order-frozen", "next-frozen"'))
+    asked, real = [], run.probe_pairs
+    monkeypatch.setattr(run, "probe_pairs", lambda *args: asked.append(args[2]) or real(*args))
+    made = job(cells=["shared"])
+    run_all(made, quiet)
+    found = results(made)["shared"][0]["figures"]
+    final = [json.loads(line) for line in (made.folder("shared", 0) / "pretrain" / "metrics.jsonl").open()][-1]
+    assert found["order"]["value"] == final["protocol"]["order_accuracy"]
+    assert asked == ["sop", "nsp"], "each question once"
+    assert found["next"]["value"] == found["next-frozen"]["value"]
+    assert found["next"]["probed"]
+    assert "probed" not in found["order"]
+    assert "strength" in found["order-frozen"]
+
+
 def test_a_finished_cell_is_never_run_again(job, monkeypatch):
     made = job()
     run_all(made, quiet)

@@ -16,9 +16,20 @@ from litebert.strict import check_types, neighbour, parse
 
 ScaleName = Literal["smoke", "small", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "small", "paper")
-Measure = Literal[
-    "parameters", "speed", "steps", "masked", "perplexity", "order", "next", "tasks", "average", "change"
-]  # the columns there are
+Measure = Literal[  # the columns there are; -frozen: by a linear head on frozen states, whatever pre-training asked
+    "parameters",
+    "speed",
+    "steps",
+    "masked",
+    "perplexity",
+    "order",
+    "next",
+    "order-frozen",
+    "next-frozen",
+    "tasks",
+    "average",
+    "change",
+]
 Way = Literal["above", "below", "near"]
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # it becomes a folder
 

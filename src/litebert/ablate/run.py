@@ -200,9 +200,8 @@ def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dic
     for column, key in (("masked", "masked_accuracy"), ("perplexity", "perplexity")):
         if column in columns and key in final:
             yield column, {"value": final[key], "error": final[f"{key}_error"]}
-    for column in ("order", "next"):
-        if column in columns and final:
-            yield column, told(job, planned, model, column, final, say)
+    if final:
+        yield from told(job, planned, model, final, say)
     for task, recipe_of in lessons(job, planned).items():
         yield f"task:{task}", learned(job, planned, seed, model, task, recipe_of, say)
 
@@ -233,22 +232,29 @@ def _final(folder: Path) -> dict[str, Any]:
     return lines[-1]["protocol"] if lines else {}
 
 
-def told(job: Job, planned: Planned, model: Path, column: str, final: dict[str, Any], say: Say) -> dict[str, float]:
-    """By the head that pre-training taught, or else by one on frozen states."""
-    recipe, how = planned.recipe, job.how
-    if PAIR[recipe.data.objective] == column:
-        key = f"{column}_accuracy"
-        return {"value": final[key], "error": final[f"{key}_error"]}
-    found = probe_pairs(
-        load(model),
-        job.shards,
-        ASKED[column],
-        how.pairs,
-        recipe.evaluate.final_examples,
-        pick_device(job.device),
-        lambda text: say({"kind": "note", "text": text}),
-    )
-    return found | {"probed": 1.0}
+def told(
+    job: Job, planned: Planned, model: Path, final: dict[str, Any], say: Say
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Order and next: by the head that pre-training taught, or else by one on frozen states."""
+    columns, trained_on = job.grid.columns, PAIR[planned.recipe.data.objective]
+    for column, frozen in (("order", "order-frozen"), ("next", "next-frozen")):
+        own = column == trained_on
+        if column in columns and own:
+            yield column, {"value": final[f"{column}_accuracy"], "error": final[f"{column}_accuracy_error"]}
+        if frozen in columns or (column in columns and not own):
+            found = probe_pairs(
+                load(model),
+                job.shards,
+                ASKED[column],
+                job.how.pairs,
+                planned.recipe.evaluate.final_examples,
+                pick_device(job.device),
+                lambda text: say({"kind": "note", "text": text}),
+            )
+            if column in columns and not own:
+                yield column, found | {"probed": 1.0}
+            if frozen in columns:
+                yield frozen, found
 
 
 def learned(

@@ -20,6 +20,8 @@ PLAIN: dict[str, tuple[str, str, Unit]] = {  # column: our title, the paper's co
     "perplexity": ("perplexity", "perplexity", "number"),
     "next": ("next accuracy", "NSP", "percent"),
     "order": ("order accuracy", "SOP", "percent"),
+    "next-frozen": ("next, frozen", "", "percent"),
+    "order-frozen": ("order, frozen", "", "percent"),
     "average": ("average of the tasks", "Avg", "percent"),
     "change": ("change of the average", "change", "points"),
 }

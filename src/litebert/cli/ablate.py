@@ -66,7 +66,8 @@ def ablate(
 def work(job: "Job", one: str, devices: str, command: Sequence[str]) -> None:
     """Make what is not made yet; asked to stop, say how it goes on."""
     from litebert.ablate.devices import pick_devices, run_beside
-    from litebert.ablate.run import make, run_all
+    from litebert.ablate.once import alone
+    from litebert.ablate.run import check, make, run_all
     from litebert.train.pretrain import Stopped, signals
 
     show = Lines(quiet=False)
@@ -75,10 +76,13 @@ def work(job: "Job", one: str, devices: str, command: Sequence[str]) -> None:
             if one:
                 cell, _, seed = one.rpartition("/")
                 make(job, cell, int(seed), show, asked)
-            elif devices:
-                run_beside(job, pick_devices(devices), lambda c, s: [*command, "--one", f"{c}/{s}"], show, asked)
-            else:
-                run_all(job, show, asked)
+                return
+            check(job)
+            with alone(job.to):
+                if devices:
+                    run_beside(job, pick_devices(devices), lambda c, s: [*command, "--one", f"{c}/{s}"], show, asked)
+                else:
+                    run_all(job, show, asked)
     except Stopped as stopped:
         typer.echo("stopped; what is done is kept: the same command goes on from there", err=True)
         raise typer.Exit(128 + stopped.signum) from None
@@ -90,12 +94,12 @@ def finish(job: "Job", as_json: bool) -> None:
     from litebert.ablate.write import write_table
 
     table = tabulate(job, results(job))
-    written = write_table(table, job.to)
     if as_json:
         print_json(table.plain())
-        return
-    show_table(table)
-    typer.echo(f"written: {', '.join(map(str, written))}")
+    else:
+        show_table(table)
+    written = write_table(table, job.to)  # after it is said: a package may be missing that draws the picture
+    typer.echo(f"written: {', '.join(map(str, written))}", err=as_json)
 
 
 def show_table(table: "Table") -> None:
