@@ -15,7 +15,7 @@ from litebert.ablate import run
 from litebert.ablate.devices import Busy, check_devices, next_turn, pick_devices, seen_by
 from litebert.ablate.grid import grid_names, read_grid
 from litebert.ablate.job import new_job
-from litebert.ablate.run import RESULT, finished, make, results, run_all
+from litebert.ablate.run import RESULT, check, finished, make, results, run_all
 from litebert.ablate.table import tabulate
 from litebert.config import UserError
 from litebert.infer.model import load
@@ -195,6 +195,8 @@ def test_a_failed_cell_may_be_tried_with_other_settings(job, monkeypatch):
     run_all(job(cells=["own"]), quiet)
     monkeypatch.setattr(pretraining, "train", real)
     made = job(cells=["own"], sets=["model.heads=2"])
+    check(made)
+    assert results(made)["own"][0]["failed"] == "not finite", "looking throws nothing away"
     run_all(made, quiet)
     assert results(made)["own"][0]["failed"] is None
 

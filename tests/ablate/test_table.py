@@ -82,7 +82,9 @@ def store(job, cell, seed, failed=None, **values):
     folder = job.folder(cell, seed)
     folder.mkdir(parents=True)
     named = {key.replace("task_", "task:"): {"value": v, "error": e} for key, (v, e) in values.items()}
-    (folder / "result.json").write_text(json.dumps({"cell": cell, "seed": seed, "figures": named, "failed": failed}))
+    where = {"device": "an abacus", "torch": "2.11", "litebert": "0.1"}
+    told = {"cell": cell, "seed": seed, "figures": named, "failed": failed, "where": where}
+    (folder / "result.json").write_text(json.dumps(told))
     assert not (folder / SETTINGS).exists()
     return job
 
@@ -126,6 +128,7 @@ def test_the_page_says_everything(filled):
     assert rule(2) in text
     assert "its verdicts mean nothing" in text  # at smoke
     assert "nobody, table 0" in text
+    assert text.endswith("Made on an abacus, torch 2.11, litebert 0.1.\n")
 
 
 def test_noise_is_called_noise(job):

@@ -33,8 +33,9 @@ from litebert.report.info import describe
 from litebert.train.heldout import PAIR, score_model
 from litebert.train.pretrain import Stopped, pretrain
 from litebert.train.probe import probe
-from litebert.train.processes import joined, pick_device
+from litebert.train.processes import Processes, joined, pick_device
 from litebert.train.run import METRICS, MODEL
+from litebert.train.start import environment
 
 RESULT, SETTINGS = "result.json", "settings.json"
 TIMING = 0.02  # the standard error of a speed, as a share of it
@@ -102,10 +103,7 @@ def finished(job: Job, name: str, seed: int) -> dict[str, Any] | None:
     result = read_json(folder / RESULT) if (folder / RESULT).exists() else None
     if (folder / SETTINGS).exists():
         differ = unlike(settings(job, name, seed), read_json(folder / SETTINGS))
-        if differ and result is not None and result["failed"]:
-            shutil.rmtree(folder)  # a cell that came to nothing may be tried in another way
-            return None
-        if differ:
+        if differ and (result is None or not result["failed"]):  # what came to nothing may be tried in another way
             raise UserError(
                 f"{folder} was begun with other settings ({', '.join(differ[:3])}); "
                 "choose another --to, or remove that folder"
@@ -148,7 +146,10 @@ def lessons(job: Job, planned: Planned) -> dict[str, TuneRecipe]:
 def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) -> dict[str, Any]:
     """One cell, from wherever it stands to its result."""
     folder, failed, figures = job.folder(name, seed), None, {}
-    write_json(folder / SETTINGS, settings(job, name, seed))
+    wanted = settings(job, name, seed)
+    if (folder / SETTINGS).exists() and unlike(wanted, read_json(folder / SETTINGS)):
+        shutil.rmtree(folder)
+    write_json(folder / SETTINGS, wanted)
     lacking = [each for each in job.planned(name).cell.needs if finished(job, each, seed) is None]
     try:
         if lacking:
@@ -162,7 +163,9 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
     except (UserError, RuntimeError, MemoryError) as problem:
         failed = first_line(problem)
         say({"kind": "note", "text": f"cell {name}, seed {seed} failed: {failed}"})
-    result = {"cell": name, "seed": seed, "figures": figures, "failed": failed}
+    here = environment(Processes(pick_device(job.device)))
+    where = {key: here[key] for key in ("device", "torch", "litebert")}
+    result = {"cell": name, "seed": seed, "figures": figures, "failed": failed, "where": where}
     write_json(folder / RESULT, result)
     if failed is None:
         shutil.rmtree(folder / "pretrain" / "checkpoints", ignore_errors=True)

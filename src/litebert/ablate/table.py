@@ -106,7 +106,13 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
         for column in columns
         if column.key in keys(finding.columns, job)
     )
-    notes = [job.grid.note, job.how.note, SMOKE if job.scale == "smoke" else "", *_remarks(rows, judged)]
+    notes = [
+        job.grid.note,
+        job.how.note,
+        SMOKE if job.scale == "smoke" else "",
+        *_remarks(rows, judged),
+        made_on(found),
+    ]
     kept = tuple(note for note in notes if note)
     grid = job.grid
     return Table(job.name, grid.title, grid.source, job.scale, job.seeds, columns, rows, judged, rule(job.seeds), kept)
@@ -243,6 +249,13 @@ def reason(done: Sequence[Mapping[str, Any]], seeds: int) -> str | None:
     if failed:
         return f"seed {failed[0]['seed']}: {failed[0]['failed']}"
     return f"{seeds - len(done)} of {seeds} seeds still to be run" if len(done) < seeds else None
+
+
+def made_on(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """What the cells ran on; several where they did not all run on one."""
+    places = [each["where"] for done in found.values() for each in done if "where" in each]
+    told = [f"{each['device']}, torch {each['torch']}, litebert {each['litebert']}" for each in places]
+    return f"Made on {' and '.join(dict.fromkeys(told))}." if told else ""
 
 
 def _remarks(rows: Sequence[Row], judged: Sequence[Judged]) -> list[str]:
