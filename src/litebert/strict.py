@@ -79,6 +79,10 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
         if not isinstance(value, list | tuple):
             raise UserError(f"{key} takes a list, not {value!r}")
         return tuple(_typed(args[0], item, f"{key}[{i}]") for i, item in enumerate(value))
+    if origin is dict:  # settings of something else, which holds them to its own rules
+        if not isinstance(value, Mapping):
+            raise UserError(f"{key} is a section, [{key}], not {value!r}")
+        return dict(value)
     wanted, fits = _SCALARS[hint]
     if not fits(value) or (hint is float and abs(value) > 1e300):
         raise UserError(f"{key} takes {wanted}, not {_short(value)}")

@@ -8,6 +8,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from litebert.ablate import once
 from litebert.bench import scores
 from litebert.cli import app
 from litebert.config import UserError
@@ -58,7 +59,7 @@ def test_every_side_is_taught_alike_and_finished_cells_are_not_made_again(folder
     def never(*_, **__):
         raise AssertionError("made again")
 
-    monkeypatch.setattr(scores, "finetune_seeds", never)
+    monkeypatch.setattr(once, "finetune_seeds", never)
     assert json.loads(command(folder, "--json").stdout) == found
     table = command(folder).output
     assert f"{100 * found['rows'][0]['toy']['median']:.2f}" in table

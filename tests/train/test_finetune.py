@@ -559,7 +559,7 @@ def test_every_finetuning_recipe_is_read_and_says_what_the_papers_say():
         if name.startswith("finetune/"):
             made = parse(TuneRecipe, {**read_recipe(name), "model": "x"})
             table[name.partition("/")[2]] = made.tune.rate, made.tune.batch, made.tune.steps, made.tune.warmup
-    assert len(table) == 21
+    assert len(table) == 23
     assert table["albert-rte"] == (3e-5, 32, 800, 200)
     assert table["albert-squad2"] == (3e-5, 48, 8144, 814)
     assert table["roberta-mnli"] == (1e-5, 32, 123873, 7432)

@@ -64,6 +64,9 @@ def test_figures_are_those_counted_by_hand(objective, shards):
     count = np.bincount(owners, minlength=10)
     spread = ((right - found["masked_accuracy"] * count) ** 2).sum() ** 0.5 / count.sum()
     assert found["masked_accuracy_error"] == pytest.approx(spread)
+    losses = np.bincount(owners, guesses.masked.numpy(), 10)
+    spread = ((losses - found["masked_loss"] * count) ** 2).sum() ** 0.5 / count.sum()
+    assert found["perplexity_error"] == pytest.approx(found["perplexity"] * spread)
 
 
 def test_looking_changes_nothing(objective, shards, monkeypatch):

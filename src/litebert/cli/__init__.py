@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from litebert.cli import (
+    ablate,
     answer,
     bench,
     bench_infer,
@@ -40,6 +41,7 @@ for command in (
     model.info,
     train.pretrain,
     train.distill,
+    ablate.ablate,
     tune.finetune,
     evaluate.evaluate,
     compare.compare,

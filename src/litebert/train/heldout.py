@@ -68,7 +68,7 @@ def evaluate(
     limit = min(wanted, MOST_EPOCHS * once)
     turns = -(-limit // AT_ONCE)
     characters = piece_lengths(Tokenizer.load(Path(folder) / "tokenizer"))
-    sums = torch.zeros(9, dtype=torch.float64, device=processes.device)
+    sums = torch.zeros(11, dtype=torch.float64, device=processes.device)
     spelled = 0
     training = model.training
     model.eval()
@@ -128,26 +128,32 @@ def count(guesses: Guesses, micro: Micro, like: Tensor) -> Tensor:
     """What `figures` needs, added over the examples of a batch."""
     nothing = like.new_zeros(micro.packed.examples)
     right = nothing.index_add(0, micro.owners, guesses.masked_right.double())
+    loss = nothing.index_add(0, micro.owners, guesses.masked.double())
     real = nothing.index_add(0, micro.owners, (micro.labels != IGNORED).double())
     pair = [guesses.pair.double(), guesses.pair_right.double()]
-    rows = [guesses.masked.double(), right, real, right**2, right * real, real**2, *pair, torch.ones_like(pair[0])]
+    squares = [right**2, right * real, real**2, loss**2, loss * real]
+    rows = [guesses.masked.double(), right, real, *squares, *pair, torch.ones_like(pair[0])]
     return torch.stack([row.sum() for row in rows])
 
 
 def figures(sums: list[float], config: ExampleConfig) -> dict[str, Any]:
-    """Sums over everything seen -> what is reported. The error of a share of pieces takes examples, not pieces, as what
-    was drawn: var ≈ Σ (rightᵢ - p·countᵢ)² / (Σ countᵢ)²; and an example seen again with another mask is not another
-    example."""
-    loss, right, masked, right2, both, masked2, pair_loss, pair_right, pairs, characters, examples, once = sums
+    """Sums over everything seen -> what is reported. The error of a mean over pieces takes examples, not pieces, as
+    what was drawn: var ≈ Σ (rightᵢ - p·countᵢ)² / (Σ countᵢ)²; and an example seen again with another mask is not
+    another example."""
+    loss, right, masked, right2, both, masked2, loss2, costly, pair_loss, pair_right, pairs, *rest = sums
+    characters, examples, once = rest
     again = math.sqrt(max(1.0, examples / once))
-    accuracy = right / masked
+    accuracy, mean = right / masked, loss / masked
     spread = max(0.0, right2 - 2 * accuracy * both + accuracy**2 * masked2)
+    loss_spread = max(0.0, loss2 - 2 * mean * costly + mean**2 * masked2)
+    perplexity = math.exp(min(700.0, mean))
     found = {
         "examples": int(examples),
         "masked_accuracy": accuracy,
         "masked_accuracy_error": again * math.sqrt(spread) / masked,
-        "masked_loss": loss / masked,
-        "perplexity": math.exp(min(700.0, loss / masked)),
+        "masked_loss": mean,
+        "perplexity": perplexity,
+        "perplexity_error": perplexity * again * math.sqrt(loss_spread) / masked,
         "bits_per_character": loss / math.log(2) / max(1.0, characters),
     }
     if pairs:

@@ -1,0 +1,1 @@
+"""Ablations: a recipe of cells -> runs, none of them made twice -> a table with the paper's figures beside ours."""

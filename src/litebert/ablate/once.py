@@ -1,0 +1,80 @@
+"""What is made once: results with the settings that made them, read again instead of made again."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from litebert.config import UserError
+from litebert.files import read_json, replace_file
+from litebert.recipe import TuneRecipe
+from litebert.train.finetune import finetune_seeds
+from litebert.train.run import HOW, flat
+
+Say = Callable[[dict[str, Any]], object]
+
+
+def write_json(file: Path, value: Mapping[str, Any]) -> None:
+    """In one moment, its folder too."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, (json.dumps(value, indent=1) + "\n").encode())
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process at a time makes a table; the system lets go of it when that process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"another process is making {folder}; wait for it, or choose another --to") from None
+    finally:
+        os.close(handle)
+
+
+def unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Settings that decide a result and differ, as `section.key`; how a device is used decides nothing."""
+    a, b = (flat(json.loads(json.dumps(side)), plain=False) for side in (ours, theirs))
+    return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.split(".")[-1] not in HOW]
+
+
+def made_before(file: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The result in this file; None where there is none. One that was made with other settings is not mixed in."""
+    if not file.exists():
+        return None
+    made = read_json(file)
+    differ = unlike(asked, {key: made.get(key) for key in asked})
+    if differ and not made.get("failed"):
+        raise UserError(
+            f"{file} was made with other settings ({', '.join(differ[:3])}); choose another folder, or remove it"
+        )
+    return None if differ else made
+
+
+def taught(
+    recipe: TuneRecipe,
+    to: Path,
+    name: str,
+    seeds: int,
+    device: str,
+    keep: bool,
+    say: Say,
+) -> dict[str, Any]:
+    """One model on one task. What is finished is read, not made again."""
+    file, run = to / f"{name}.json", to / "runs" / name
+    asked = json.loads(json.dumps({"recipe": asdict(recipe), "seeds": seeds}))
+    made = made_before(file, asked)
+    if made is not None:
+        return made
+    found = finetune_seeds(recipe, run, seeds, run.exists(), device, say)
+    write_json(file, asked | {"scores": found["scores"]})
+    if not keep:
+        shutil.rmtree(run)
+    return {**asked, "scores": found["scores"]}
