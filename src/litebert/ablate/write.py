@@ -4,13 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from litebert.ablate.table import Column, Figure, Judged, Row, Table, Unit
 from litebert.files import replace_file
-from litebert.report.pictures import INK, new_figure
+from litebert.report.figure import INK, new_figure
+from litebert.report.figure import picture as drawn_as
 
 WIDE = 4  # panels in a line
 
@@ -145,9 +145,7 @@ def picture(table: Table) -> bytes:
     for column, place in zip(drawn, panels.flat, strict=False):
         _panel(place, table.rows, column)
     figure.suptitle(f"{table.title} ({table.scale})")
-    held = BytesIO()
-    figure.savefig(held, format="png", dpi=110)
-    return held.getvalue()
+    return drawn_as(figure)
 
 
 def _panel(place: Any, rows: Sequence[Row], column: Column) -> None:

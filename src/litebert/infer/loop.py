@@ -65,11 +65,13 @@ def runtime() -> Any:
     return onnxruntime
 
 
-def open_session(model: bytes | str, threads: int = 0) -> Any:
+def open_session(model: bytes | str, threads: int = 0, alone: bool = True) -> Any:
+    """`alone`: nothing else computes in this process, so its threads may stay awake between calls."""
     library = runtime()
     options = library.SessionOptions()
     options.intra_op_num_threads = threads or torch.get_num_threads()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if not alone:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -81,7 +83,7 @@ class Looped:
         states = write_trunk(graph, encoder, "states_in", "passes")
         graph.nodes.append(graph.onnx.helper.make_node("Identity", [states], ["states"]))
         inputs = {"states_in": shape, "attention_mask": shape[:2], "passes": ()}
-        self.session = open_session(graph.write(inputs, {"states": shape}))
+        self.session = open_session(graph.write(inputs, {"states": shape}), alone=False)
 
     def __call__(self, x: Tensor, passes: int) -> Tensor:
         given = {"states_in": x.numpy(), "attention_mask": np.ones(x.shape[:2], np.int64), "passes": np.array(passes)}
