@@ -19,6 +19,7 @@ QUICKER = {  # measurements, here only shown to run
     ),
     "bench serve": shlex.split("--model albert-tiny --texts 16 --rounds 1 --connections 4"),
     "bench hostile": shlex.split("--requests 60"),
+    "ablate masking": shlex.split("--cells piece"),
     "compare litebert-base": shlex.split("--rounds 1 --length 16"),
     "finetune runs/demo": shlex.split("--set tune.steps=4"),
     "pretrain cpu-demo": shlex.split("--set run.steps=12 --set evaluate.every=0 --set evaluate.final_examples=32"),
