@@ -25,7 +25,7 @@ def demo(
     to: Annotated[Path | None, typer.Option("--to", help="Keep the fine-tuned model in this folder.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Three minutes on a laptop: text to a small pre-trained ALBERT; then the one that ships, fine-tuned, and answers."""
+    """Three minutes on a laptop: text to a small pre-trained ALBERT; then the one that ships, fine-tuned."""
     from litebert.demo import FAMILY, run_demo
     from litebert.report.info import describe
     from litebert.train.pretrain import Stopped
