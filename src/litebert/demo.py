@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from litebert.ablate.tasks import AUTHORS, trial
 from litebert.config import PRESETS, UserError
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.build import BuildOptions, build
@@ -16,7 +17,7 @@ from litebert.corpus.inspect import show
 from litebert.corpus.read import Bad, find_sources, read_documents
 from litebert.infer.model import SHIPPED, Model, load
 from litebert.model.weights import OURS
-from litebert.recipe import Recipe, TaskConfig, TuneConfig, TuneRecipe, load_recipe
+from litebert.recipe import Recipe, TuneConfig, TuneRecipe, load_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TrainSettings, train_tokenizer
 from litebert.train.finetune import finetune
@@ -70,11 +71,8 @@ def teach_shipped(say: Say, steps: int, to: Path | None) -> dict[str, Any]:
         if line["kind"] == "tune":
             say(f"  step {line['step']:3} of {line['steps']}: loss {line['loss']:.2f}")
 
-    data = resources.files("litebert") / "data"
-    with tempfile.TemporaryDirectory() as folder, resources.as_file(data) as files:
-        train, dev = (str(files / f"authors-{part}.csv.xz") for part in ("train", "dev"))
-        task = TaskConfig(train=train, dev=dev, texts=("text",), label=("author",))
-        recipe = TuneRecipe(model=SHIPPED, task=task, tune=replace(LESSON, steps=steps))
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = TuneRecipe(model=SHIPPED, task=trial(AUTHORS, Path()).task, tune=replace(LESSON, steps=steps))
         found = finetune(recipe, Path(folder) / "run", False, "cpu", tell)
         model = load(Path(folder) / "run")
     (score, *_) = found["scores"]

@@ -1,7 +1,11 @@
-"""Files: one that is written is whole or not there at all; JSON that is read is an object or one line says why."""
+"""Files: one that is written is whole or not there at all; JSON that is read is an object or one line says why; what
+one process writes others leave alone."""
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,22 @@ def replace_file(path: Path, data: bytes) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process at a time: a lock on the folder, which the system lets go when a process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(f"another process is writing {folder}; wait for it, or choose another --to") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from litebert.ablate.grid import grid_names, read_grid
-from litebert.ablate.once import alone
 from litebert.ablate.tasks import lesson, trial
 from litebert.cli import app
 from litebert.config import UserError
+from litebert.files import alone
 from tests.ablate.test_grid import WANTED
 
 DOCS = Path(__file__).parents[2] / "docs" / "ablations.md"
@@ -95,7 +95,7 @@ def test_files_that_are_missing_are_missed_before_anything_is_trained(text, tmp_
 def test_one_process_makes_a_table(recipe, text, tmp_path):
     with (
         alone(tmp_path / "out"),
-        pytest.raises(UserError, match=r"another process is making .*; wait for it, or choose"),
+        pytest.raises(UserError, match=r"another process is writing .*; wait for it, or choose"),
     ):
         run(recipe, "--to", tmp_path / "out", "--shards", text / "shards", "--device", "cpu")
 

@@ -339,7 +339,7 @@ def test_a_kill_between_the_manifest_and_the_clearing_up_leaves_nothing(texts, t
 
 def test_two_builds_do_not_write_one_folder(texts, tokenizer, tmp_path):
     (tmp_path / "out").mkdir()
-    with building._alone(tmp_path / "out"), pytest.raises(UserError, match="another build is writing"):
+    with building.alone(tmp_path / "out"), pytest.raises(UserError, match="another process is writing"):
         build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
     build([texts], tokenizer(), tmp_path / "out", OPTIONS, Local(1))
 

@@ -480,7 +480,7 @@ def test_a_shared_layer_is_taught_at_the_depth_that_is_asked_for_and_keeps_it(to
             say=told.append,
             **columns,
         )
-    assert any(line.get("text") == f"the shared layer makes 1 passes, in the place of {deep}" for line in told)
+    assert any(line.get("text") == f"passes of the shared layer: 1, in the place of {deep}" for line in told)
     made = [load(tmp_path / name) for name in "01"]
     assert [model.config.layers for model in made] == [deep, 1]
     before, after = (model.encoder.state_dict() for model in made)

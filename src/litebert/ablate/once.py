@@ -1,11 +1,8 @@
 """What is made once: results with the settings that made them, read again instead of made again."""
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,20 +20,6 @@ def write_json(file: Path, value: Mapping[str, Any]) -> None:
     """In one moment, its folder too."""
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_file(file, (json.dumps(value, indent=1) + "\n").encode())
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One process at a time makes a table; the system lets go of it when that process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise UserError(f"another process is making {folder}; wait for it, or choose another --to") from None
-    finally:
-        os.close(handle)
 
 
 def unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

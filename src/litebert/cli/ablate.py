@@ -66,8 +66,8 @@ def ablate(
 def work(job: "Job", one: str, devices: str, command: Sequence[str]) -> None:
     """Make what is not made yet; asked to stop, say how it goes on."""
     from litebert.ablate.devices import pick_devices, run_beside
-    from litebert.ablate.once import alone
     from litebert.ablate.run import check, make, run_all
+    from litebert.files import alone
     from litebert.train.pretrain import Stopped, signals
 
     show = Lines(quiet=False)

@@ -5,15 +5,12 @@ returned by a worker and written by the main process, as two shards (train and h
 build has recorded stays; the next one reads past it. The manifest, written last, says that the folder is complete.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +21,7 @@ from litebert.corpus.encode import LONGEST, Encoded, Settings
 from litebert.corpus.engines import Engine
 from litebert.corpus.read import Bad, Source, checksum, find_sources, read_documents
 from litebert.corpus.shards import MANIFEST, PARTS, ShardInfo, file_checksum, manifest_bytes, read_manifest
-from litebert.files import read_json, replace_file
+from litebert.files import alone, read_json, replace_file
 from litebert.text.tokenizer import Tokenizer
 
 BLOCK = 8_000_000  # characters: a shard of about four megabytes
@@ -75,8 +72,7 @@ def build(
     bad = bad or Bad(skip=options.skip_bad)
     fingerprint = _fingerprint(sources, tokenizer, options)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             done = _earlier(folder, fingerprint)
             if not (folder / MANIFEST).exists():
                 tokenizer.save(folder / "tokenizer")
@@ -92,21 +88,6 @@ def build(
     except OSError as problem:
         raise UserError(f"cannot write {folder}: {problem.strerror or problem}; what is built stays") from None
     return read_manifest(folder)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One build at a time: a lock on the folder, which the system lets go when a process ends, however it ends."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UserError(f"another build is writing {folder}; wait for it, or choose another --to") from None
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 def _fingerprint(sources: Sequence[Source], tokenizer: Tokenizer, options: BuildOptions) -> dict[str, Any]:

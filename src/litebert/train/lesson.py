@@ -105,7 +105,7 @@ def pupil(model: Model, task: Task, tune: TuneConfig) -> tuple[Network, tuple[st
     config, notes = model.config, []
     if tune.passes:
         model.encoder.trunk.walk(tune.passes)  # says where depth is no choice
-        notes.append(f"the shared layer makes {tune.passes} passes, in the place of {config.layers}")
+        notes.append(f"passes of the shared layer: {tune.passes}, in the place of {config.layers}")
         config = replace(config, layers=tune.passes)
     if tune.dropout >= 0:
         config = replace(config, dropout=tune.dropout, attention_dropout=tune.dropout)
