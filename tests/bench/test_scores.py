@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shutil
+import signal
 
 import pytest
 from typer.testing import CliRunner
@@ -86,6 +87,14 @@ def test_killed_it_goes_on_with_the_seeds_that_are_left(folder, monkeypatch):
     with pytest.raises(Killed):
         command(folder, "--steps", "4")
     assert (folder / "out" / "runs" / "toy-cola" / "seed-0" / "model").exists()
+
+    def asked(*_):
+        raise module.Stopped(2, signal.SIGTERM)
+
+    monkeypatch.setattr(module, "finetune", asked)
+    said = command(folder, "--steps", "4")
+    assert said.exit_code == 128 + signal.SIGTERM
+    assert said.stderr.splitlines()[-1] == "stopped; what is done is kept: the same command goes on from there"
     monkeypatch.setattr(module, "finetune", real)
     assert len(json.loads(command(folder, "--steps", "4", "--keep", "--json").stdout)["rows"]) == 3
     assert (folder / "out" / "runs" / "random-stsb" / "seed-1" / "model").exists()

@@ -152,10 +152,12 @@ def test_micro_batches_give_the_update_of_the_whole_batch(toy, tmp_path):
     assert all(torch.allclose(whole[name].double(), parts[name].double(), atol=1e-6) for name in whole)
 
 
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, killed_at_second_look):
-    file = write_rows(tmp_path / "a.csv", classes(120))
+@pytest.mark.parametrize("kind", ["classify", "tag", "answer"])  # the last two leave the pooler without a gradient
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, killed_at_second_look, kind):
+    rows, ending, options, _ = KINDS[kind]
+    file = write_rows(tmp_path / f"a{ending}", rows(120))
     tune = replace(QUICK, epochs=4, dropout=0.1, head_dropout=0.1)
-    columns = {"texts": ("review",), "label": ("stars",)}
+    columns = {"texts": options[1:2], "label": options[3:]}
     teach(toy, tmp_path / "whole", file, tune=tune, **columns)
     killed_at_second_look(lambda: teach(toy, tmp_path / "cut", file, tune=tune, **columns))
     notes = []

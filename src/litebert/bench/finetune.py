@@ -134,6 +134,7 @@ def _theirs(
             train_dataset=rows,
             data_collator=library.DataCollatorWithPadding(tokenizer),
         )
+        trainer.remove_callback(library.PrinterCallback)  # standard output is ours: the table, or its JSON
         trainer.train()
         wait(device)
         seconds = time.perf_counter() - begun

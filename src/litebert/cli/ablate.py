@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from litebert.cli.show import Json, print_json, print_table
+from litebert.cli.show import Json, print_json, print_table, stoppable
 from litebert.cli.train import Lines
 from litebert.config import UserError
 
@@ -68,24 +68,20 @@ def work(job: "Job", one: str, devices: str, command: Sequence[str]) -> None:
     from litebert.ablate.devices import pick_devices, run_beside
     from litebert.ablate.run import check, make, run_all
     from litebert.files import alone
-    from litebert.train.pretrain import Stopped, signals
+    from litebert.train.pretrain import signals
 
     show = Lines(quiet=False)
-    try:
-        with signals() as asked:
-            if one:
-                cell, _, seed = one.rpartition("/")
-                make(job, cell, int(seed), show, asked)
-                return
-            check(job)
-            with alone(job.to):
-                if devices:
-                    run_beside(job, pick_devices(devices), lambda c, s: [*command, "--one", f"{c}/{s}"], show, asked)
-                else:
-                    run_all(job, show, asked)
-    except Stopped as stopped:
-        typer.echo("stopped; what is done is kept: the same command goes on from there", err=True)
-        raise typer.Exit(128 + stopped.signum) from None
+    with stoppable(), signals() as asked:
+        if one:
+            cell, _, seed = one.rpartition("/")
+            make(job, cell, int(seed), show, asked)
+            return
+        check(job)
+        with alone(job.to):
+            if devices:
+                run_beside(job, pick_devices(devices), lambda c, s: [*command, "--one", f"{c}/{s}"], show, asked)
+            else:
+                run_all(job, show, asked)
 
 
 def finish(job: "Job", as_json: bool) -> None:

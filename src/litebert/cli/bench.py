@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from litebert.cli.show import Json, print_json, print_table, progress, size
+from litebert.cli.show import Json, print_json, print_table, progress, size, stoppable
 
 app = typer.Typer(help="Measure litebert and its peers, side by side in one run.", no_args_is_help=True)
 
@@ -306,9 +306,9 @@ def scores(
     from litebert.recipe import TuneConfig
 
     tune = TuneConfig(rate=rate, steps=steps)
-    found = bench_scores(
-        model, data, to, tune, task or (), beside or (), seeds, paper, device, keep, say=Lines(quiet=False)
-    )
+    show = Lines(quiet=False)
+    with stoppable():
+        found = bench_scores(model, data, to, tune, task or (), beside or (), seeds, paper, device, keep, show)
     if as_json:
         print_json(found)
         return
@@ -340,7 +340,8 @@ def squad2(
     from litebert.recipe import TuneConfig
 
     tune = TuneConfig(epochs=epochs, rate=rate)
-    found = bench_squad2(model, data, to, tune, seed=seed, device=device, say=Lines(quiet=False))
+    with stoppable():
+        found = bench_squad2(model, data, to, tune, seed=seed, device=device, say=Lines(quiet=False))
     if as_json:
         print_json(found)
         return

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +26,18 @@ Precise = Annotated[
 def progress(what: str) -> None:
     if sys.stderr.isatty():
         typer.echo(f"… {what}", err=True)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Around work that keeps what is finished: asked to stop, it says how it goes on."""
+    from litebert.train.pretrain import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        typer.echo("stopped; what is done is kept: the same command goes on from there", err=True)
+        raise typer.Exit(128 + stopped.signum) from None
 
 
 def size(count: int) -> str:

@@ -96,11 +96,9 @@ def is_compiled(run: RunConfig, processes: Processes) -> bool:
 def restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> None:
     for group in optimizer.param_groups:
         group["steps"].fill_(steps)
-    if moments:
-        for name, parameter in network.named_parameters():
-            if parameter.requires_grad:
-                kept = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
-                optimizer.state[parameter] = kept
+    for name, parameter in network.named_parameters():
+        if f"m.{name}" in moments:  # what never had a gradient has none: a pooler where every piece is tagged
+            optimizer.state[parameter] = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
