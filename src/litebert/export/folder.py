@@ -15,6 +15,7 @@ import torch
 from litebert.config import UserError
 from litebert.export.onnx import write_network
 from litebert.files import replace_file
+from litebert.infer.first import ends_of
 from litebert.infer.loop import open_session, runtime
 from litebert.infer.model import Model
 from litebert.model.heads import Network
@@ -36,7 +37,7 @@ def export_onnx(model: Model, folder: str | Path, int8: bool = False, passes: bo
     runtime()
     folder, network = Path(folder), model.network.eval()
     chosen = network.config.one_layer if passes is None else passes
-    written = write_network(network, chosen, int8)
+    written = write_network(network, chosen, int8, ends_of(model.tokenizer))
     session = open_session(written)
     difference = max(compare(network, session, shape, seed) for seed, shape in enumerate(SHAPES))
     if not int8 and not difference <= CLOSE:

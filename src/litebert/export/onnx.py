@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 
 from litebert.config import ModelConfig, UserError
+from litebert.infer.first import Ends, factors
 from litebert.infer.graph import Graph
 from litebert.infer.loop import FAR, write_trunk
 from litebert.model.encoder import Encoder
@@ -20,8 +21,9 @@ BATCH: tuple[str | int, ...] = ("batch", "length")
 BEAM = 5
 
 
-def write_network(network: Network, passes: bool, int8: bool) -> bytes:
-    """`passes`: how often the shared layer runs is an input of the graph."""
+def write_network(network: Network, passes: bool, int8: bool, ends: Ends | None = None) -> bytes:
+    """`passes`: how often the shared layer runs is an input of the graph. `ends`: the pieces that texts begin and end
+    with, which int8 minds."""
     config, graph = network.config, Graph(int8)
     inputs: dict[str, Sequence[str | int]] = {"input_ids": BATCH, "attention_mask": BATCH}
     if config.token_types:
@@ -31,7 +33,8 @@ def write_network(network: Network, passes: bool, int8: bool) -> bytes:
             raise UserError("passes can be an input where all layers are the same one (sharing 'all', 1 group)")
         inputs["passes"] = ()
     x = embeddings(graph, network.encoder)
-    states = write_trunk(graph, network.encoder, x, "passes" if passes else "")
+    apart = factors(network.encoder, ends if int8 else None)
+    states = write_trunk(graph, network.encoder, x, apart, "passes" if passes else "", "attention_mask")
     outputs: dict[str, Sequence[str | int]] = {}
     if not network.heads:
         name(graph, states, "states", outputs, (*BATCH, config.hidden_size))

@@ -17,6 +17,7 @@ from litebert.config import UserError
 OPSET = 20  # the first with Gelu
 LARGE = 1 << 16  # numbers
 MICROSOFT = "com.microsoft"  # operators of onnxruntime's own
+Rows = tuple[str, str]  # names of what pieces are multiplied by, and what undoes it
 
 
 def library() -> Any:
@@ -56,15 +57,39 @@ class Graph:
         self.weights.setdefault(name, numbers(tensor))
         return name
 
-    def linear(self, name: str, layer: nn.Linear, x: str, exact: bool = False) -> str:
-        """`exact`: multiplied in float32 even where the graph is int8."""
+    def linear(self, name: str, layer: nn.Linear, x: str, exact: bool = False, rows: Rows | None = None) -> str:
+        """`exact`: multiplied in float32 even where the graph is int8. `rows`: as in `product`."""
         bias = None if layer.bias is None else self.weight(f"{name}.bias", layer.bias)
-        if self.int8 and not exact:
-            if f"{name}.int8" not in self.weights:
-                self.rough(name, layer.weight, turned=True)
-            return self.quantised(x, f"{name}.int8", f"{name}.scale", bias)
-        product = self.op("MatMul", x, self.kernel(name, layer.weight))
-        return product if bias is None else str(self.op("Add", product, bias))
+        if self.int8 and not exact and rows is None:
+            return self.quantised(x, *self.steps(name, layer), bias)
+        made = self.product(name, layer, x, exact, rows)
+        return made if bias is None else str(self.op("Add", made, bias))
+
+    def product(self, name: str, layer: nn.Linear, x: str, exact: bool = False, rows: Rows | None = None) -> str:
+        """Without its bias. `rows`: what pieces are multiplied by before they are rounded, and after the product."""
+        if not self.int8 or exact:
+            return str(self.op("MatMul", x, self.kernel(name, layer.weight)))
+        before, after = rows or ("", "")
+        x = str(self.op("Mul", x, before)) if before else x
+        made = self.quantised(x, *self.steps(name, layer), None)
+        return str(self.op("Mul", made, after)) if after else made
+
+    def rows(self, x: str, factor: float, most: int) -> Rows:
+        """For (batch, length, …): this for the first piece and one for the others; then the same to divide by."""
+        length = self.op("Slice", self.op("Shape", x), self.constant([1]), self.constant([2]))
+        made = []
+        for first in (factor, 1 / factor):
+            column = np.ones((most, 1))
+            column[0] = first
+            name = f"first.{first}"
+            self.weights.setdefault(name, column.astype(np.float32))
+            made.append(str(self.op("Slice", name, self.constant([0]), length)))
+        return made[0], made[1]
+
+    def steps(self, name: str, layer: nn.Linear) -> tuple[str, str]:
+        if f"{name}.int8" not in self.weights:
+            self.rough(name, layer.weight, turned=True)
+        return f"{name}.int8", f"{name}.scale"
 
     def kernel(self, name: str, matrix: Tensor) -> str:
         """A layer's matrix, (out, in), as (in, out) in float32; a large one of an int8 file is stored in 8 bits."""

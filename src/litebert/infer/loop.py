@@ -4,47 +4,66 @@ Where sequences are equally long onnxruntime's int8 is quicker than oneDNN's thr
 short text, where a call of oneDNN costs more than its work (`litebert bench infer` has both).
 """
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from litebert.config import UserError
-from litebert.infer.graph import MICROSOFT, Graph
+from litebert.infer.first import Factors
+from litebert.infer.graph import MICROSOFT, Graph, Rows
 from litebert.model.encoder import Encoder
-from litebert.model.layers import FeedForward, SelfAttention
+from litebert.model.layers import Embeddings, FeedForward, SelfAttention
 from litebert.model.packing import Boundaries, Mask
 
+FEW = 1024  # pieces
 FAR = float(np.finfo(np.float32).min)
 
 
-def write_trunk(graph: Graph, encoder: Encoder, x: str, passes: str = "") -> str:
-    """The layers over what `x` names, under the input `attention_mask`. `passes` names their number where it is an
-    input; one layer that is all there is stands in a loop, other plans are written out."""
+@dataclass(frozen=True)
+class Plan:
+    """What the layers of a graph have in common."""
+
+    encoder: Encoder
+    mask: str  # none: every piece sees every other
+    attention: dict[int, Rows]  # by its number: what the rows of its first product are multiplied by
+    ffn: dict[int, Rows]  # likewise, of its second
+
+
+def write_trunk(graph: Graph, encoder: Encoder, x: str, apart: Factors, passes: str = "", mask: str = "") -> str:
+    """The layers over what `x` names. `passes` names their number where it is an input; one layer that is all there is
+    stands in a loop, other plans are written out."""
     config, walk = encoder.config, encoder.trunk
-    mask = graph.op("Cast", "attention_mask", to=graph.onnx.TensorProto.INT32)
+    if mask:
+        mask = graph.op("Cast", mask, to=graph.onnx.TensorProto.INT32)
+    sides = (apart.attention, apart.ffn) if graph.int8 else ((), ())
+    rows = [
+        {at: graph.rows(x, factor, config.positions) for at, factor in enumerate(each) if factor != 1} for each in sides
+    ]
+    plan = Plan(encoder, mask, *rows)
     if walk.one_pass is None:
         for a, f in walk.plan:
-            x = write_layer(graph, encoder, a, f, x, mask)
+            x = write_layer(graph, plan, a, f, x)
         return x
     body = Graph(graph.int8, graph)
     made = "layer_in"
     for a, f in walk.one_pass:
-        made = write_layer(body, encoder, a, f, made, mask)
+        made = write_layer(body, plan, a, f, made)
     return graph.repeat(passes or graph.constant(config.layers), x, body, "layer_in", made, config.hidden_size)
 
 
-def write_layer(graph: Graph, encoder: Encoder, a: int, f: int, x: str, mask: str) -> str:
-    config = encoder.config
-    attention = cast(SelfAttention, encoder.trunk.attention[a])
-    ffn = cast(FeedForward, encoder.trunk.ffn[f])
-    qkv = graph.linear(f"attention.{a}.qkv", attention.qkv, x)
+def write_layer(graph: Graph, plan: Plan, a: int, f: int, x: str) -> str:
+    config, trunk = plan.encoder.config, plan.encoder.trunk
+    attention, ffn = cast(SelfAttention, trunk.attention[a]), cast(FeedForward, trunk.ffn[f])
+    qkv = graph.product(f"attention.{a}.qkv", attention.qkv, x, rows=plan.attention.get(a))
     q, k, v = graph.op("Split", qkv, outputs=3, axis=-1, num_outputs=3)
+    bias = graph.weight(f"attention.{a}.qkv.bias", attention.qkv.bias)
     seen = graph.op(
         "MultiHeadAttention",
-        *(q, k, v, "", mask),
+        *(q, k, v, bias, plan.mask),
         domain=MICROSOFT,
         num_heads=config.heads,
         unidirectional=int(config.causal),
@@ -53,7 +72,7 @@ def write_layer(graph: Graph, encoder: Encoder, a: int, f: int, x: str, mask: st
     out = graph.linear(f"attention.{a}.out", attention.out, seen)
     x = graph.norm(f"attention.{a}.norm", attention.norm, graph.op("Add", out, x))
     inner = graph.activation(config.activation, graph.linear(f"ffn.{f}.up", ffn.up, x))
-    down = graph.linear(f"ffn.{f}.down", ffn.down, inner)
+    down = graph.linear(f"ffn.{f}.down", ffn.down, inner, rows=plan.ffn.get(f))
     return graph.norm(f"ffn.{f}.norm", ffn.norm, graph.op("Add", down, x))
 
 
@@ -66,34 +85,57 @@ def runtime() -> Any:
 
 
 def open_session(model: bytes | str, threads: int = 0, alone: bool = True) -> Any:
-    """`alone`: nothing else computes in this process, so its threads may stay awake between calls."""
+    """`alone`: nothing else computes in this process, so its threads may stay awake between calls; in one call they
+    do."""
     library = runtime()
     options = library.SessionOptions()
     options.intra_op_num_threads = threads or torch.get_num_threads()
     if not alone:
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     return library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 class Looped:
     """The shared layer in int8, so many passes of it."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, apart: Factors) -> None:
         graph, shape = Graph(int8=True), ("batch", "length", encoder.config.hidden_size)
-        states = write_trunk(graph, encoder, "states_in", "passes")
+        states = write_trunk(graph, encoder, "states_in", apart, "passes")
         graph.nodes.append(graph.onnx.helper.make_node("Identity", [states], ["states"]))
-        inputs = {"states_in": shape, "attention_mask": shape[:2], "passes": ()}
-        self.session = open_session(graph.write(inputs, {"states": shape}), alone=False)
+        self.session = open_session(graph.write({"states_in": shape, "passes": ()}, {"states": shape}), alone=False)
 
     def __call__(self, x: Tensor, passes: int) -> Tensor:
-        given = {"states_in": x.numpy(), "attention_mask": np.ones(x.shape[:2], np.int64), "passes": np.array(passes)}
-        return torch.from_numpy(self.session.run(None, given)[0])
+        return torch.from_numpy(self.session.run(None, {"states_in": x.numpy(), "passes": np.array(passes)})[0])
 
 
-def looped(encoder: Encoder) -> Looped | None:
+class Widened(nn.Module):
+    """The end of the embeddings, norm and projection. A few pieces go through one thread of onnxruntime's: PyTorch's
+    stay awake a while after they worked, on the cores that the layers need next."""
+
+    def __init__(self, tables: Embeddings) -> None:
+        super().__init__()
+        self.norm, self.project = tables.norm, tables.project
+        graph = Graph()
+        states = graph.norm("norm", tables.norm, "states_in")
+        if tables.project is not None:
+            states = graph.linear("project", tables.project, states)
+        graph.nodes.append(graph.onnx.helper.make_node("Identity", [states], ["states"]))
+        shape: tuple[str, int] = ("pieces", tables.words.embedding_dim)
+        self.session = open_session(graph.write({"states_in": shape}, {"states": ("pieces", "wide")}), threads=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        if len(rows) > FEW:
+            x = self.norm(x)
+            return x if self.project is None else self.project(x)
+        made = self.session.run(None, {"states_in": rows.float().numpy()})[0]
+        return torch.from_numpy(made).view(*x.shape[:-1], -1)
+
+
+def looped(encoder: Encoder, apart: Factors) -> Looped | None:
     """None where there are several layers, or no onnxruntime."""
     held = encoder.config.one_layer and find_spec("onnx") is not None and find_spec("onnxruntime") is not None
-    return Looped(encoder) if held else None
+    return Looped(encoder, apart) if held else None
 
 
 def as_batch(x: Tensor, mask: Mask) -> Tensor | None:

@@ -17,6 +17,7 @@ from litebert.infer import ask
 from litebert.infer.ask import Told
 from litebert.infer.embed import Pool, Vectors, embed, embedder
 from litebert.infer.fill import Guess, fill
+from litebert.infer.first import ends_of
 from litebert.infer.quick import is_quick, quicken
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Network
@@ -130,7 +131,7 @@ def load(name: str | Path, *, device: str | None = None, precision: str | None =
     taught = read_taught(folder, network.head_configs, network.config.positions)
     tokenizer = Tokenizer.load(folder) if has_tokenizer else None
     if precision is not None:
-        quicken(network, precision)
+        quicken(network, precision, ends_of(tokenizer))
     if device is not None:
         network.to(device)
     return Model(network=network, tokenizer=tokenizer, stored=stored, taught=taught)

@@ -4,7 +4,8 @@ oneDNN multiplies by a matrix that was laid out for it beforehand, adds the bias
 shared layer is packed once, whatever the number of its passes. Everything that reads a network works as before; what
 trains, saves or looks into a layer needs the weights themselves, and says so.
 
-int8: weights in 127 steps either way for each output; what they meet in 255 steps between its own extremes.
+int8: weights in 127 steps either way for each output; what they meet in 255 steps between its own extremes, where the
+first piece of a text has steps of its own (`infer/first.py`).
 """
 
 import ctypes
@@ -20,8 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.config import UserError
+from litebert.infer.first import Ends, Factors, factors
 from litebert.infer.graph import in_steps
-from litebert.infer.loop import as_batch, looped
+from litebert.infer.loop import Widened, as_batch, looped
 from litebert.model.encoder import Encoder, Trunk
 from litebert.model.heads import Network
 from litebert.model.layers import FeedForward, SelfAttention, packed_attention, padded_attention
@@ -33,15 +35,19 @@ Product = Callable[[Tensor], Tensor]
 FUSED = {"gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "relu": ("relu", "")}  # post-operations of oneDNN
 
 
-def quicken(network: Network, precision: str) -> Network:
-    """In place; the network then only answers."""
+def quicken(network: Network, precision: str, ends: Ends | None = None) -> Network:
+    """In place; the network then only answers. `ends`: the pieces that its texts begin and end with."""
     if precision not in PRECISIONS:
         raise UserError(f"precision = {precision!r}; allowed: {', '.join(PRECISIONS)}")
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         raise UserError(f"precision = {precision!r} needs a PyTorch with oneDNN, and this one has none; leave it out")
     network.eval().requires_grad_(False)
-    network.encoder.trunk = QuickTrunk(network.encoder, precision)
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
+    apart = factors(network.encoder, ends if precision == "int8" else None)
+    network.encoder.trunk = QuickTrunk(network.encoder, precision, apart)
+    if network.encoder.trunk.looped is not None:
+        tables = network.encoder.embeddings
+        tables.norm, tables.project = Widened(tables), None  # type: ignore[assignment]
     give_back()
     return network
 
@@ -70,30 +76,47 @@ def place(network: Network, device: torch.device | str, usual: torch.dtype) -> N
 class QuickTrunk(Trunk):
     """The same walk over packed layers."""
 
-    def __init__(self, encoder: Encoder, precision: Precision) -> None:
+    def __init__(self, encoder: Encoder, precision: Precision, apart: Factors) -> None:
         nn.Module.__init__(self)
         trunk, activation = encoder.trunk, encoder.config.activation
-        self.looped = looped(encoder) if precision == "int8" else None
+        self.looped = looped(encoder, apart) if precision == "int8" else None
         self.plan, self.one_pass = trunk.plan, trunk.one_pass
-        layers: Any = [QuickAttention(each, precision) for each in trunk.attention]  # type: ignore[arg-type]
+        pairs: Any = zip(trunk.attention, apart.attention, strict=True)
+        layers: Any = [QuickAttention(layer, precision, factor) for layer, factor in pairs]
         self.attention = layers
-        layers = [QuickFeedForward(each, precision, activation) for each in trunk.ffn]  # type: ignore[arg-type]
+        pairs = zip(trunk.ffn, apart.ffn, strict=True)
+        layers = [QuickFeedForward(layer, precision, activation, factor) for layer, factor in pairs]
         self.ffn = layers
 
     def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
         if self.looped is None or self.one_pass is None or (batch := as_batch(x, mask)) is None:
-            return super().forward(x, mask, passes)
+            return self.states(x, mask, passes, last=True)[-1]
         return self.looped(batch, len(self.walk(passes)) // len(self.one_pass)).view(x.shape)
+
+    def states(self, x: Tensor, mask: Mask, passes: int | None = None, last: bool = False) -> list[Tensor]:
+        """`last`: that alone."""
+        states, rows = [x], first_rows(x, mask)
+        for a, f in self.walk(passes):
+            x = self.ffn[f](self.attention[a](x, mask, rows), rows)
+            states = [x] if last else [*states, x]
+        return states
+
+
+def first_rows(x: Tensor, mask: Mask) -> Tensor:
+    """Where texts begin, among all pieces."""
+    if isinstance(mask, Boundaries):
+        return mask.offsets[:-1].long()
+    return torch.arange(0, x.shape[0] * x.shape[1], x.shape[1])
 
 
 class QuickAttention:
-    def __init__(self, layer: SelfAttention, precision: Precision) -> None:
+    def __init__(self, layer: SelfAttention, precision: Precision, factor: float) -> None:
         self.heads = layer.heads
-        self.qkv, self.out = packed(layer.qkv, precision), packed(layer.out, precision)
+        self.qkv, self.out = Apart(packed(layer.qkv, precision), layer.qkv, factor), packed(layer.out, precision)
         self.norm = Normed(layer.norm)
 
-    def __call__(self, x: Tensor, mask: Mask) -> Tensor:
-        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # type: ignore[no-untyped-call]
+    def __call__(self, x: Tensor, mask: Mask, rows: Tensor) -> Tensor:
+        qkv = self.qkv(x, rows).unflatten(-1, (3, self.heads, -1))  # type: ignore[no-untyped-call]
         if isinstance(mask, Boundaries):  # noqa: SIM108
             seen = packed_attention(qkv, mask, 0.0)
         else:
@@ -107,15 +130,36 @@ class QuickAttention:
 
 
 class QuickFeedForward:
-    def __init__(self, layer: FeedForward, precision: Precision, activation: str) -> None:
+    def __init__(self, layer: FeedForward, precision: Precision, activation: str, factor: float) -> None:
         self.up = packed(layer.up, precision, activation)
         self.activation = None if activation in FUSED else layer.activation
-        self.down = packed(layer.down, precision)
+        self.down = Apart(packed(layer.down, precision), layer.down, factor)
         self.norm = Normed(layer.norm)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
         y = self.up(x)
-        return self.norm(x, self.down(y if self.activation is None else self.activation(y)))
+        return self.norm(x, self.down(y if self.activation is None else self.activation(y), rows))
+
+
+class Apart:
+    """A product whose first pieces are multiplied by a factor before it and divided after, so that they are rounded in
+    steps of another size."""
+
+    def __init__(self, product: Product, layer: nn.Linear, factor: float) -> None:
+        self.product, self.factor = product, factor
+        self.bias = 0.0 if layer.bias is None else layer.bias.detach().float()
+
+    def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
+        if self.factor == 1:
+            return self.product(x)
+        given = x.view(-1, x.shape[-1])
+        kept = given[rows]
+        given[rows] = kept * self.factor
+        made = self.product(x)
+        given[rows] = kept  # whoever gave it needs it still
+        ends = made.view(-1, made.shape[-1])
+        ends[rows] = (ends[rows] - self.bias) / self.factor + self.bias
+        return made
 
 
 class Normed:
