@@ -1,5 +1,7 @@
 """int8 gives the first piece of a text steps of its own; where it is far from the others, answers are nearer."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ import litebert
 from litebert.config import HeadConfig
 from litebert.export.onnx import write_network
 from litebert.infer.first import Factors, ends_of, factors, middle, stretch
-from litebert.infer.loop import open_session
+from litebert.infer.loop import FEW, open_session
 from litebert.infer.quick import Apart, first_rows, packed, quicken
 from litebert.model.packing import Boundaries, pack
 from litebert.model.weights import build
@@ -121,3 +123,14 @@ def test_the_model_that_ships_is_nearer_by_half():
         for given in ((row, boundaries), (rows[0], Boundaries.of([len(rows[0])]))):
             exact, far, near = (each.encoder(given[0], boundaries=given[1]).float() for each in (network, alike, apart))
             assert (near - exact).norm() < 0.6 * (far - exact).norm()
+
+
+@pytest.mark.parametrize("count", [4, FEW + 4])
+def test_the_end_of_the_embeddings_is_exact_however_many_pieces_and_whatever_the_weights_are_stored_in(small, count):
+    pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
+    stored = build(small("albert"), (), 0).eval().to(torch.bfloat16)
+    ids = torch.randint(5, 50, (count // 4, 4))
+    exact = deepcopy(stored).float().encoder.embed(ids, None, None, None)[0]
+    quick = quicken(stored, "int8").encoder.embed(ids, None, None, None)[0]
+    assert quick.dtype == torch.float32
+    torch.testing.assert_close(quick, exact, rtol=0.02, atol=0.02)

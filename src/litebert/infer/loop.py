@@ -24,7 +24,7 @@ FAR = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True)
-class Plan:
+class Around:
     """What the layers of a graph have in common."""
 
     encoder: Encoder
@@ -43,27 +43,27 @@ def write_trunk(graph: Graph, encoder: Encoder, x: str, apart: Factors, passes: 
     rows = [
         {at: graph.rows(x, factor, config.positions) for at, factor in enumerate(each) if factor != 1} for each in sides
     ]
-    plan = Plan(encoder, mask, *rows)
+    around = Around(encoder, mask, *rows)
     if walk.one_pass is None:
         for a, f in walk.plan:
-            x = write_layer(graph, plan, a, f, x)
+            x = write_layer(graph, around, a, f, x)
         return x
     body = Graph(graph.int8, graph)
     made = "layer_in"
     for a, f in walk.one_pass:
-        made = write_layer(body, plan, a, f, made)
+        made = write_layer(body, around, a, f, made)
     return graph.repeat(passes or graph.constant(config.layers), x, body, "layer_in", made, config.hidden_size)
 
 
-def write_layer(graph: Graph, plan: Plan, a: int, f: int, x: str) -> str:
-    config, trunk = plan.encoder.config, plan.encoder.trunk
+def write_layer(graph: Graph, around: Around, a: int, f: int, x: str) -> str:
+    config, trunk = around.encoder.config, around.encoder.trunk
     attention, ffn = cast(SelfAttention, trunk.attention[a]), cast(FeedForward, trunk.ffn[f])
-    qkv = graph.product(f"attention.{a}.qkv", attention.qkv, x, rows=plan.attention.get(a))
+    qkv = graph.product(f"attention.{a}.qkv", attention.qkv, x, rows=around.attention.get(a))
     q, k, v = graph.op("Split", qkv, outputs=3, axis=-1, num_outputs=3)
     bias = graph.weight(f"attention.{a}.qkv.bias", attention.qkv.bias)
     seen = graph.op(
         "MultiHeadAttention",
-        *(q, k, v, bias, plan.mask),
+        *(q, k, v, bias, around.mask),
         domain=MICROSOFT,
         num_heads=config.heads,
         unidirectional=int(config.causal),
@@ -72,7 +72,7 @@ def write_layer(graph: Graph, plan: Plan, a: int, f: int, x: str) -> str:
     out = graph.linear(f"attention.{a}.out", attention.out, seen)
     x = graph.norm(f"attention.{a}.norm", attention.norm, graph.op("Add", out, x))
     inner = graph.activation(config.activation, graph.linear(f"ffn.{f}.up", ffn.up, x))
-    down = graph.linear(f"ffn.{f}.down", ffn.down, inner, rows=plan.ffn.get(f))
+    down = graph.linear(f"ffn.{f}.down", ffn.down, inner, rows=around.ffn.get(f))
     return graph.norm(f"ffn.{f}.norm", ffn.norm, graph.op("Add", down, x))
 
 
@@ -126,7 +126,7 @@ class Widened(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         if len(rows) > FEW:
-            x = self.norm(x)
+            x = self.norm(x).float()
             return x if self.project is None else self.project(x)
         made = self.session.run(None, {"states_in": rows.float().numpy()})[0]
         return torch.from_numpy(made).view(*x.shape[:-1], -1)
