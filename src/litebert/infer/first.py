@@ -14,11 +14,9 @@ from litebert.model.encoder import Encoder
 from litebert.model.layers import FeedForward
 from litebert.text.tokenizer import Tokenizer
 
-MOST = 16.0
+MOST = 16.0  # no factor is larger, nor smaller than its inverse
 ALIKE = 1.25  # a factor nearer to one is left out
 TEXTS, PIECES = 8, 32  # to measure on
-
-
 Ends = tuple[int, int]  # the pieces that every text begins and ends with
 
 

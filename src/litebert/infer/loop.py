@@ -19,7 +19,7 @@ from litebert.model.encoder import Encoder
 from litebert.model.layers import Embeddings, FeedForward, SelfAttention
 from litebert.model.packing import Boundaries, Mask
 
-FEW = 1024  # pieces
+FEW = 1024  # pieces, for which one thread is enough
 FAR = float(np.finfo(np.float32).min)
 
 

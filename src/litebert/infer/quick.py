@@ -12,7 +12,8 @@ import ctypes
 import gc
 import sys
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Literal
 
@@ -90,16 +91,18 @@ class QuickTrunk(Trunk):
 
     def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
         if self.looped is None or self.one_pass is None or (batch := as_batch(x, mask)) is None:
-            return self.states(x, mask, passes, last=True)[-1]
+            return deque(self.each(x, mask, passes), maxlen=1)[0]
         return self.looped(batch, len(self.walk(passes)) // len(self.one_pass)).view(x.shape)
 
-    def states(self, x: Tensor, mask: Mask, passes: int | None = None, last: bool = False) -> list[Tensor]:
-        """`last`: that alone."""
-        states, rows = [x], first_rows(x, mask)
+    def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
+        return [x, *self.each(x, mask, passes)]
+
+    def each(self, x: Tensor, mask: Mask, passes: int | None) -> Iterator[Tensor]:
+        """What comes out of each layer."""
+        rows = first_rows(x, mask)
         for a, f in self.walk(passes):
             x = self.ffn[f](self.attention[a](x, mask, rows), rows)
-            states = [x] if last else [*states, x]
-        return states
+            yield x
 
 
 def first_rows(x: Tensor, mask: Mask) -> Tensor:
