@@ -1,7 +1,5 @@
 """int8 gives the first piece of a text steps of its own; where it is far from the others, answers are nearer."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -9,7 +7,7 @@ import litebert
 from litebert.config import HeadConfig
 from litebert.export.onnx import write_network
 from litebert.infer.first import Factors, ends_of, factors, middle, stretch
-from litebert.infer.loop import FEW, open_session
+from litebert.infer.loop import open_session
 from litebert.infer.quick import Apart, first_rows, packed, quicken
 from litebert.model.packing import Boundaries, pack
 from litebert.model.weights import build
@@ -123,21 +121,3 @@ def test_the_model_that_ships_is_nearer_by_half():
         for given in ((row, boundaries), (rows[0], Boundaries.of([len(rows[0])]))):
             exact, far, near = (each.encoder(given[0], boundaries=given[1]).float() for each in (network, alike, apart))
             assert (near - exact).norm() < 0.6 * (far - exact).norm()
-
-
-@pytest.mark.parametrize(("count", "calls"), [(4, 1), (FEW + 4, 0)])
-def test_the_embeddings_of_a_few_pieces_end_in_onnxruntime_and_all_are_widened_in_float32(
-    small, count, calls, monkeypatch
-):
-    pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
-    network = build(small("albert"), (), 0).eval().to(torch.bfloat16)
-    network.encoder.embeddings.compute = torch.float32
-    ids, heard = torch.randint(5, 50, (count // 4, 4)), []
-    exact = network.encoder.embed(ids, None, None, None)[0]
-    widened = quicken(network, "int8").encoder.embeddings.norm
-    run = widened.session.run
-    monkeypatch.setattr(widened, "session", SimpleNamespace(run=lambda *words: heard.append(1) or run(*words)))
-    found = network.encoder.embed(ids, None, None, None)[0]
-    assert len(heard) == calls
-    close = 0.02 if calls else 1e-6  # PyTorch's norm gives bf16 where its weights are
-    torch.testing.assert_close(found, exact, rtol=close, atol=close)

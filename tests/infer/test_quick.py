@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError
+from litebert.infer.loop import FEW
 from litebert.infer.model import Model, load
 from litebert.infer.quick import quicken, rounded
 from litebert.model.encoder import attention_maps
-from litebert.model.packing import pack
+from litebert.model.packing import Boundaries, pack
 from litebert.model.weights import build
 from litebert.tasks.example import Task
 from litebert.tasks.taught import Taught
@@ -58,24 +59,32 @@ def test_every_plan_and_activation_has_its_quick_form(plan, precision, small, ra
     assert (near - exact).abs().max() < NEAR[precision] * exact.abs().max()
 
 
-@pytest.mark.parametrize("shape", [(1, 7), (3, 12)])
-def test_equally_long_sequences_of_a_shared_layer_run_in_onnxruntimes_loop(shape, small, monkeypatch):
+def heard(quick, monkeypatch):
+    """How often a network has gone through onnxruntime."""
     pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
+    calls, looped = [], quick.encoder.looped
+    run = looped.session.run
+    monkeypatch.setattr(looped, "session", SimpleNamespace(run=lambda *words: calls.append(1) or run(*words)))
+    return calls
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+@pytest.mark.parametrize("shape", [(1, 7), (3, 10)])
+def test_equally_long_sequences_of_a_shared_layer_run_in_onnxruntimes_loop(shape, precision, small, monkeypatch):
     network, quick = pair(small("albert", init_std=0.05))
-    quicken(quick, "int8")
+    calls = heard(quicken(quick, precision), monkeypatch)
     ids = torch.randint(5, 50, shape)
     row, boundaries = pack(ids, torch.ones_like(ids))
-    calls = []
-    run = quick.encoder.trunk.looped.session.run
-    monkeypatch.setattr(
-        quick.encoder.trunk.looped, "session", SimpleNamespace(run=lambda *w: calls.append(1) or run(*w))
-    )
+    types = torch.arange(len(row)) % 2
     with torch.no_grad():
-        for passes in (None, 1, 6):
-            exact, near = (each.encoder(row, boundaries=boundaries, passes=passes) for each in (network, quick))
+        for passes, given in ((None, None), (1, types), (6, types)):
+            exact, near = (
+                each.encoder(row, None, given, boundaries=boundaries, passes=passes) for each in (network, quick)
+            )
             assert near.shape == exact.shape
-            assert (near - exact).abs().max() < NEAR["int8"] * exact.abs().max()
-            whole = quick.encoder(ids, passes=passes)  # the same sequences, not packed
+            assert (near - exact).abs().max() < NEAR[precision] * exact.abs().max()
+            wide = given if given is None else given.view(shape)
+            whole = quick.encoder(ids, None, wide, passes=passes)  # the same sequences, not packed
             torch.testing.assert_close(whole.reshape(near.shape), near)
         assert len(calls) == 6
         mask = torch.ones_like(ids)
@@ -85,11 +94,41 @@ def test_equally_long_sequences_of_a_shared_layer_run_in_onnxruntimes_loop(shape
         assert len(calls) == 6 + (shape[0] == 1)  # of several, one shorter: layer by layer
 
 
+@pytest.mark.parametrize(("precision", "count"), [("int8", 3), ("fp32", 2)])
+def test_float32_goes_through_the_loop_for_few_pieces(precision, count, small, monkeypatch):
+    network, quick = pair(small("albert", init_std=0.05))
+    calls = heard(quicken(quick, precision), monkeypatch)
+    with torch.no_grad():
+        for shape in ((1, FEW), (2, FEW // 2), (3, FEW // 2)):
+            ids = torch.randint(5, 50, shape)
+            exact, near = (each.encoder(ids) for each in (network, quick))
+            assert (near - exact).abs().max() < NEAR[precision] * exact.abs().max()
+    assert len(calls) == count
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_what_is_amiss_with_a_batch_is_said_as_before(precision, small, monkeypatch):
+    quick = pair(small("albert"))[1]
+    calls = heard(quicken(quick, precision), monkeypatch)
+    most = quick.config.positions
+    ids, row = torch.full((1, 4), 7), torch.full((4,), 7)
+    for sentence, given, more in (
+        (f"{most + 1} pieces does not fit", (torch.full((1, most + 1), 7),), {}),
+        ("token_type_ids", (ids, None, torch.zeros(1, 3, dtype=torch.long)), {}),
+        ("give \\(batch, length\\)", (row,), {}),
+        ("boundaries go with one packed row", (row,), {"boundaries": Boundaries.of([3])}),
+        ("passes = 0", (ids,), {"passes": 0}),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            quick.encoder(*given, **more)
+    assert not calls
+
+
 def test_without_onnxruntime_int8_goes_layer_by_layer(small, ragged, monkeypatch):
     monkeypatch.setattr("litebert.infer.loop.find_spec", lambda name: None)
     network, quick = pair(small("albert", init_std=0.05))
     quicken(quick, "int8")
-    assert quick.encoder.trunk.looped is None
+    assert quick.encoder.looped is None
     ids = ragged[0][:1]
     with torch.no_grad():
         exact, near = (each(ids)["classify"] for each in (network, quick))

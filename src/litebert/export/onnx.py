@@ -13,7 +13,7 @@ from torch import nn
 from litebert.config import ModelConfig, UserError
 from litebert.infer.first import Ends, factors
 from litebert.infer.graph import Graph
-from litebert.infer.loop import FAR, write_trunk
+from litebert.infer.loop import FAR, write_embeddings, write_places, write_trunk
 from litebert.model.encoder import Encoder
 from litebert.model.heads import MaskedLM, Network, Pieces, Sentence, SpanBeam, sentence_shape
 
@@ -58,23 +58,16 @@ def embeddings(graph: Graph, encoder: Encoder) -> str:
         x = graph.op("Mul", row, step)
     else:
         x = graph.op("Gather", graph.weight("words", tables.words.weight), "input_ids")
-    places = graph.op("Gather", graph.weight("positions", tables.positions.weight), positions(graph, c))
-    x = graph.op("Add", x, places)
-    if tables.types is not None:
-        x = graph.op("Add", x, graph.op("Gather", graph.weight("types", tables.types.weight), "token_type_ids"))
-    x = graph.norm("embeddings.norm", tables.norm, x)
-    return x if tables.project is None else graph.linear("embeddings.project", tables.project, x, exact=True)
+    return write_embeddings(graph, encoder, x, positions(graph, c))
 
 
 def positions(graph: Graph, config: ModelConfig) -> str:
-    one = graph.constant(1)
     if config.position_offset:  # RoBERTa counts the pieces that are not padding
         pad = graph.op("Equal", "input_ids", graph.constant(config.pad_id))
         real = graph.op("Cast", graph.op("Not", pad), to=graph.onnx.TensorProto.INT64)
-        counted = graph.op("Mul", graph.op("CumSum", real, one), real)
+        counted = graph.op("Mul", graph.op("CumSum", real, graph.constant(1)), real)
         return str(graph.op("Add", counted, graph.constant(config.position_offset - 1)))
-    length = graph.op("Gather", graph.op("Shape", "input_ids"), one)
-    return str(graph.op("Range", graph.constant(0), length, one))
+    return write_places(graph, "input_ids")
 
 
 Answer = tuple[str, str, tuple[str | int, ...]]  # its name, the node that gives it, its shape

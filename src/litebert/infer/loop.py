@@ -1,25 +1,27 @@
-"""A trunk whose layers are all one -> an ONNX graph that runs that layer in a loop, and onnxruntime to run it in int8.
+"""An encoder whose layers are all one -> an ONNX graph that runs that layer in a loop, and onnxruntime to run it.
 
 Where sequences are equally long onnxruntime's int8 is quicker than oneDNN's through PyTorch: most of all for a single
-short text, where a call of oneDNN costs more than its work (`litebert bench infer` has both).
+short text, where a call of PyTorch costs more than its work. There float32 is quicker as well (`litebert bench infer`).
 """
 
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
 from litebert.config import UserError
 from litebert.infer.first import Factors
 from litebert.infer.graph import MICROSOFT, Graph, Rows
 from litebert.model.encoder import Encoder
-from litebert.model.layers import Embeddings, FeedForward, SelfAttention
-from litebert.model.packing import Boundaries, Mask
+from litebert.model.layers import FeedForward, SelfAttention
+from litebert.model.packing import Boundaries
 
-FEW = 1024  # pieces, for which one thread is enough
+FEW = 32  # pieces, up to which float32 gains by it
 FAR = float(np.finfo(np.float32).min)
 
 
@@ -31,6 +33,23 @@ class Around:
     mask: str  # none: every piece sees every other
     attention: dict[int, Rows]  # by its number: what the rows of its first product are multiplied by
     ffn: dict[int, Rows]  # likewise, of its second
+
+
+def write_embeddings(graph: Graph, encoder: Encoder, words: str, places: str) -> str:
+    """What `words` names, rows of the word table, and what `places` counts -> what goes into the first layer."""
+    tables = encoder.embeddings
+    rows = graph.op("Gather", graph.weight("positions", tables.positions.weight), places)
+    x = graph.op("Add", words, rows)
+    if tables.types is not None:
+        x = graph.op("Add", x, graph.op("Gather", graph.weight("types", tables.types.weight), "token_type_ids"))
+    x = graph.norm("embeddings.norm", tables.norm, x)
+    return x if tables.project is None else graph.linear("embeddings.project", tables.project, x, exact=True)
+
+
+def write_places(graph: Graph, batch: str) -> str:
+    """0, 1, 2, … for what `batch` names, of (batch, length, …)."""
+    length = graph.op("Gather", graph.op("Shape", batch), graph.constant(1))
+    return str(graph.op("Range", graph.constant(0), length, graph.constant(1)))
 
 
 def write_trunk(graph: Graph, encoder: Encoder, x: str, apart: Factors, passes: str = "", mask: str = "") -> str:
@@ -96,52 +115,48 @@ def open_session(model: bytes | str, threads: int = 0, alone: bool = True) -> An
 
 
 class Looped:
-    """The shared layer in int8, so many passes of it."""
+    """An encoder for sequences that are equally long. The rows of the word table come in: it is large, and stays where
+    it is."""
 
-    def __init__(self, encoder: Encoder, apart: Factors) -> None:
-        graph, shape = Graph(int8=True), ("batch", "length", encoder.config.hidden_size)
-        states = write_trunk(graph, encoder, "states_in", apart, "passes")
+    def __init__(self, encoder: Encoder, int8: bool, apart: Factors) -> None:
+        config, graph = encoder.config, Graph(int8)
+        self.words = encoder.embeddings.words.weight.detach()
+        self.longest, self.most = config.positions, sys.maxsize if int8 else FEW
+        wide: tuple[str, str, int] = ("batch", "length", config.embedding_size)
+        inputs: dict[str, Any] = {"states_in": wide, "passes": ()}
+        if config.token_types:
+            inputs["token_type_ids"] = wide[:2]
+        x = write_embeddings(graph, encoder, "states_in", write_places(graph, "states_in"))
+        states = write_trunk(graph, encoder, x, apart, "passes")
         graph.nodes.append(graph.onnx.helper.make_node("Identity", [states], ["states"]))
-        self.session = open_session(graph.write({"states_in": shape, "passes": ()}, {"states": shape}), alone=False)
+        made = graph.write(inputs, {"states": (*wide[:2], config.hidden_size)})
+        self.typed, self.session = bool(config.token_types), open_session(made, alone=False)
 
-    def __call__(self, x: Tensor, passes: int) -> Tensor:
-        return torch.from_numpy(self.session.run(None, {"states_in": x.numpy(), "passes": np.array(passes)})[0])
+    def takes(self, input_ids: Tensor, types: Tensor | None, boundaries: Boundaries | None) -> tuple[int, int] | None:
+        """The size of a batch that can go this way: its sequences are equally long, and nothing is amiss with it."""
+        if boundaries is None:
+            size = input_ids.shape if input_ids.dim() == 2 else (0, 0)
+        else:
+            size = len(boundaries.offsets) - 1, boundaries.longest
+            if boundaries.places.shape != input_ids.shape:
+                return None
+        rows, length = size
+        fits = 0 < rows * length == input_ids.numel() <= self.most and length <= self.longest
+        return (rows, length) if fits and (types is None or types.shape == input_ids.shape) else None
 
-
-class Widened(nn.Module):
-    """The end of the embeddings, norm and projection. A few pieces go through one thread of onnxruntime's: PyTorch's
-    stay awake a while after they worked, on the cores that the layers need next."""
-
-    def __init__(self, tables: Embeddings) -> None:
-        super().__init__()
-        self.norm, self.project = tables.norm, tables.project
-        graph = Graph()
-        states = graph.norm("norm", tables.norm, "states_in")
-        if tables.project is not None:
-            states = graph.linear("project", tables.project, states)
-        graph.nodes.append(graph.onnx.helper.make_node("Identity", [states], ["states"]))
-        shape: tuple[str, int] = ("pieces", tables.words.embedding_dim)
-        self.session = open_session(graph.write({"states_in": shape}, {"states": ("pieces", "wide")}), threads=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        if len(rows) > FEW:
-            x = self.norm(x).float()
-            return x if self.project is None else self.project(x)
-        made = self.session.run(None, {"states_in": rows.float().numpy()})[0]
-        return torch.from_numpy(made).view(*x.shape[:-1], -1)
+    def __call__(self, input_ids: Tensor, token_type_ids: Tensor | None, passes: int) -> Tensor:
+        """Of (batch, length)."""
+        given = {"states_in": F.embedding(input_ids, self.words).float().numpy(), "passes": np.array(passes)}
+        if self.typed:
+            types = np.zeros(input_ids.shape, np.int64) if token_type_ids is None else token_type_ids.numpy()
+            given["token_type_ids"] = types
+        return torch.from_numpy(self.session.run(None, given)[0])
 
 
-def looped(encoder: Encoder, apart: Factors) -> Looped | None:
-    """None where there are several layers, or no onnxruntime."""
-    held = encoder.config.one_layer and find_spec("onnx") is not None and find_spec("onnxruntime") is not None
-    return Looped(encoder, apart) if held else None
-
-
-def as_batch(x: Tensor, mask: Mask) -> Tensor | None:
-    """The states as (B, S, H), if every sequence is as long as the others and sees all of itself."""
-    if mask is None:
-        return x
-    if not isinstance(mask, Boundaries) or (len(mask.offsets) - 1) * mask.longest != len(x):
-        return None
-    return x.view(-1, mask.longest, x.shape[-1])
+def looped(encoder: Encoder, precision: str, apart: Factors) -> Looped | None:
+    """None where it would gain nothing or there are several layers, where places are counted in another way, or without
+    onnxruntime."""
+    config = encoder.config
+    suits = precision != "bf16" and config.one_layer and not config.position_offset
+    held = suits and find_spec("onnx") is not None and find_spec("onnxruntime") is not None
+    return Looped(encoder, precision == "int8", apart) if held else None

@@ -15,7 +15,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from litebert.config import UserError
 from litebert.infer.first import Ends, Factors, factors
 from litebert.infer.graph import in_steps
-from litebert.infer.loop import Widened, as_batch, looped
+from litebert.infer.loop import looped
 from litebert.model.encoder import Encoder, Trunk
 from litebert.model.heads import Network
 from litebert.model.layers import FeedForward, SelfAttention, packed_attention, padded_attention
@@ -32,7 +32,7 @@ from litebert.model.packing import Boundaries, Mask
 
 Precision = Literal["fp32", "bf16", "int8"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "int8")
-Product = Callable[[Tensor], Tensor]
+Product = Callable[[Tensor, Tensor | None], Tensor]  # x · W + b, and what is to be added to it
 FUSED = {"gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "relu": ("relu", "")}  # post-operations of oneDNN
 
 
@@ -45,10 +45,7 @@ def quicken(network: Network, precision: str, ends: Ends | None = None) -> Netwo
     network.eval().requires_grad_(False)
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
     apart = factors(network.encoder, ends if precision == "int8" else None)
-    network.encoder.trunk = QuickTrunk(network.encoder, precision, apart)
-    if network.encoder.trunk.looped is not None:
-        tables = network.encoder.embeddings
-        tables.norm, tables.project = Widened(tables), None  # type: ignore[assignment]
+    network.encoder = QuickEncoder(network.encoder, precision, apart)
     give_back()
     return network
 
@@ -74,13 +71,42 @@ def place(network: Network, device: torch.device | str, usual: torch.dtype) -> N
     return network.to(device).eval()
 
 
+class QuickEncoder(Encoder):
+    """What it is made of, with packed layers; sequences that are equally long go through one loop where that is
+    quicker."""
+
+    def __init__(self, encoder: Encoder, precision: Precision, apart: Factors) -> None:
+        nn.Module.__init__(self)
+        self.config, self.embeddings, self.pooler = encoder.config, encoder.embeddings, encoder.pooler
+        self.looped = looped(encoder, precision, apart)
+        self.trunk = QuickTrunk(encoder, precision, apart)
+        self.train(encoder.training)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        boundaries: Boundaries | None = None,
+        passes: int | None = None,
+    ) -> Tensor:
+        size = None
+        if self.looped is not None and attention_mask is None:
+            size = self.looped.takes(input_ids, token_type_ids, boundaries)
+        if self.looped is None or size is None:
+            return super().forward(input_ids, attention_mask, token_type_ids, boundaries=boundaries, passes=passes)
+        types = None if token_type_ids is None else token_type_ids.view(size)
+        times = len(self.trunk.walk(passes)) // self.config.inner_groups
+        return self.looped(input_ids.view(size), types, times).view(*input_ids.shape, -1)
+
+
 class QuickTrunk(Trunk):
     """The same walk over packed layers."""
 
     def __init__(self, encoder: Encoder, precision: Precision, apart: Factors) -> None:
         nn.Module.__init__(self)
         trunk, activation = encoder.trunk, encoder.config.activation
-        self.looped = looped(encoder, apart) if precision == "int8" else None
         self.plan, self.one_pass = trunk.plan, trunk.one_pass
         pairs: Any = zip(trunk.attention, apart.attention, strict=True)
         layers: Any = [QuickAttention(layer, precision, factor) for layer, factor in pairs]
@@ -90,9 +116,7 @@ class QuickTrunk(Trunk):
         self.ffn = layers
 
     def forward(self, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
-        if self.looped is None or self.one_pass is None or (batch := as_batch(x, mask)) is None:
-            return deque(self.each(x, mask, passes), maxlen=1)[0]
-        return self.looped(batch, len(self.walk(passes)) // len(self.one_pass)).view(x.shape)
+        return deque(self.each(x, mask, passes), maxlen=1)[0]
 
     def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
         return [x, *self.each(x, mask, passes)]
@@ -124,7 +148,7 @@ class QuickAttention:
             seen = packed_attention(qkv, mask, 0.0)
         else:
             seen = padded_attention(qkv, mask, 0.0)
-        return self.norm(x, self.out(seen.flatten(-2)))
+        return self.norm(self.out(seen.flatten(-2), x))
 
     def maps(self, x: Tensor, mask: Tensor | None) -> Tensor:
         raise UserError(
@@ -140,8 +164,8 @@ class QuickFeedForward:
         self.norm = Normed(layer.norm)
 
     def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
-        y = self.up(x)
-        return self.norm(x, self.down(y if self.activation is None else self.activation(y), rows))
+        y = self.up(x, None)
+        return self.norm(self.down(y if self.activation is None else self.activation(y), rows, x))
 
 
 class Apart:
@@ -152,28 +176,28 @@ class Apart:
         self.product, self.factor = product, factor
         self.bias = 0.0 if layer.bias is None else layer.bias.detach().float()
 
-    def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, rows: Tensor, more: Tensor | None = None) -> Tensor:
         if self.factor == 1:
-            return self.product(x)
+            return self.product(x, more)
         given = x.view(-1, x.shape[-1])
         kept = given[rows]
         given[rows] = kept * self.factor
-        made = self.product(x)
+        made = self.product(x, None)
         given[rows] = kept  # whoever gave it needs it still
         ends = made.view(-1, made.shape[-1])
         ends[rows] = (ends[rows] - self.bias) / self.factor + self.bias
-        return made
+        return made if more is None else made.add_(more)
 
 
 class Normed:
-    """The norm of a sum, in float32; out comes the type of what came in."""
+    """In float32; out comes the type of what came in."""
 
     def __init__(self, norm: nn.LayerNorm) -> None:
         self.weight, self.bias = norm.weight.detach().float(), norm.bias.detach().float()
         self.shape, self.eps = norm.normalized_shape, norm.eps
 
-    def __call__(self, x: Tensor, more: Tensor) -> Tensor:
-        return F.layer_norm((x + more).float(), self.shape, self.weight, self.bias, self.eps).to(x.dtype)
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
 
 def packed(layer: nn.Linear, precision: Precision, activation: str = "") -> Product:
@@ -190,9 +214,11 @@ class Wide:
         self.bias = None if layer.bias is None else layer.bias.detach().to(dtype)
         self.post, self.algorithm = post, algorithm
 
-    def __call__(self, x: Tensor) -> Tensor:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.kernel, self.bias, self.post, [], self.algorithm)
-        return product
+    def __call__(self, x: Tensor, more: Tensor | None) -> Tensor:
+        multiply = torch.ops.mkldnn._linear_pointwise
+        if more is not None:
+            return cast(Tensor, multiply.binary(x, more, self.kernel, self.bias, "add"))
+        return cast(Tensor, multiply(x, self.kernel, self.bias, self.post, [], self.algorithm))
 
 
 class Int8:
@@ -206,7 +232,7 @@ class Int8:
         self.bias = None if layer.bias is None else layer.bias.detach().float()
         self.post, self.algorithm = post, algorithm
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, more: Tensor | None) -> Tensor:
         low, high = torch.aminmax(x)
         least = min(low.item(), 0.0)
         scale = (max(high.item(), 0.0) - least) / 255 or 1.0
@@ -215,7 +241,7 @@ class Int8:
             *(rounded(x, scale, zero), scale, zero, self.kernel, self.scale, self.zero, self.bias),
             *(1.0, 0, torch.float32, self.post, [], self.algorithm),
         )
-        return product
+        return product if more is None else product.add_(more)
 
 
 def rounded(x: Tensor, scale: float, zero: int) -> Tensor:

@@ -90,7 +90,8 @@ def pack(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Boundaries]
     lengths = real.sum(1).tolist()
     if not all(lengths):
         raise UserError(f"row {lengths.index(0)} of the batch is nothing but padding")
-    return input_ids[real], Boundaries.of(lengths, input_ids.device)
+    row = input_ids.flatten() if sum(lengths) == input_ids.numel() else input_ids[real]
+    return row, Boundaries.of(lengths, input_ids.device)
 
 
 def unpack(packed: Tensor, attention_mask: Tensor) -> Tensor:
