@@ -40,11 +40,14 @@ def test_every_side_gives_the_same_states_as_near_as_it_can(sides):
 def test_sides_run_in_turns_in_processes_of_their_own(sides, monkeypatch):
     monkeypatch.setattr(infer, "SHAPES", ((1, 4), (2, 8)))
     monkeypatch.setattr(infer, "RAGGED", (3, 2, 9))
-    order = []
+    order, pids = [], set()
+    ask = infer.Worker.ask
+    monkeypatch.setattr(infer.Worker, "ask", lambda self, *words: pids.add(self.process.pid) or ask(self, *words))
     some = [sides["litebert fp32"], sides["onnxruntime int8"]]
     rows, apart = infer.measure(some, 900, 2, 0, order.append)
-    first = [line.split(", ")[-1] for line in order[:4]]
+    first = [line.split(", ")[-1] for line in order if "(1, 4)" in line]
     assert first == ["litebert fp32", "onnxruntime int8", "onnxruntime int8", "litebert fp32"]
+    assert len(pids) == 4  # in each round others
     ragged = [row["side"] for row in rows if row["shape"].startswith("ragged")]
     assert ragged == ["litebert fp32", "onnxruntime int8", "litebert fp32, padded"]
     assert len(rows) == 7

@@ -180,6 +180,17 @@ def folder(tmp_path_factory):
     return where
 
 
+@pytest.mark.parametrize(("precision", "count"), [("int8", 3), ("fp32", 2)])
+def test_a_single_text_goes_through_the_loop_without_what_fills_it_up(folder, precision, count, monkeypatch):
+    plain, quick = load(folder), load(folder, precision=precision)
+    calls = heard(quick.network, monkeypatch)
+    one, two = " ".join(WORDS[:3]), " ".join(WORDS[:9])
+    for texts in ([one], [two, two], [two] * 4, [one, two]):
+        for ours, theirs in zip(plain.classify(texts), quick.classify(texts), strict=True):
+            assert ours.probabilities == pytest.approx(theirs.probabilities, abs=0.03)
+    assert len(calls) == count
+
+
 @pytest.mark.parametrize("precision", NEAR)
 def test_loaded_with_a_precision_every_method_answers(folder, precision):
     plain, quick = load(folder), load(folder, precision=precision)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from litebert.model.heads import Beam, Network, widened
@@ -165,8 +166,23 @@ def state_inputs(network: Network, batch: Batch, passes: int | None = None) -> d
 
 
 def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tensor:
-    states: Tensor = network.encoder(**state_inputs(network, batch, passes))
-    return states  # (T, H)
+    even = even_part(network, batch)
+    if even is None:
+        states: Tensor = network.encoder(**state_inputs(network, batch, passes))
+        return states  # (T, H)
+    ids, types = even
+    states = network.encoder(ids, None, types if network.config.token_types > 1 else None, passes=passes).flatten(0, 1)
+    return F.pad(states, (0, 0, 0, len(batch.input_ids) - len(states)))
+
+
+def even_part(network: Network, batch: Batch) -> tuple[Tensor, Tensor] | None:
+    """The pieces and types of equally long sequences as (N, S), without what fills up, for a network that has a quicker
+    way for them; such a one keeps no plans (`infer/loop.py`)."""
+    looped, pieces = getattr(network.encoder, "looped", None), batch.rows * batch.width
+    if looped is None or int(batch.boundaries.offsets[batch.rows]) != pieces:
+        return None
+    ids, types = (part[:pieces].view(batch.rows, -1) for part in (batch.input_ids, batch.token_type_ids))
+    return (ids, types) if looped.takes(ids, types, None) else None
 
 
 def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> Tensor:

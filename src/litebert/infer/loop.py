@@ -148,7 +148,7 @@ class Looped:
         """Of (batch, length)."""
         given = {"states_in": F.embedding(input_ids, self.words).float().numpy(), "passes": np.array(passes)}
         if self.typed:
-            types = np.zeros(input_ids.shape, np.int64) if token_type_ids is None else token_type_ids.numpy()
+            types = np.zeros(input_ids.shape, np.int64) if token_type_ids is None else token_type_ids.long().numpy()
             given["token_type_ids"] = types
         return torch.from_numpy(self.session.run(None, given)[0])
 
