@@ -5,12 +5,13 @@ import io
 import json
 import math
 import struct
+from types import SimpleNamespace
 
 import pytest
 
 from litebert.ablate.grid import Finding
 from litebert.ablate.run import SETTINGS, results
-from litebert.ablate.table import Column, Figure, judge, pooled, rule, tabulate
+from litebert.ablate.table import Column, Figure, budget, judge, pooled, rule, tabulate
 from litebert.ablate.write import as_csv, markdown, picture, write_table
 
 ACCURACY = Column("masked", "masked accuracy", "MLM", "percent")
@@ -174,3 +175,25 @@ def test_speeds_and_changes_are_relative_to_their_cell(recipe, job):
     assert rows["own"]["speed"].error == pytest.approx(0.5 * math.hypot(0.02, 0.02))
     assert rows["own"]["change"].value == pytest.approx(-5.0)
     assert "| -5.00 ± 2.83 |" in markdown(tabulate(made, results(made)))
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        (({"steps": 3000}, {"steps": 3000}), "Every cell was trained for 3,000 steps."),
+        (({"minutes": 0.5}, {"minutes": 0.5}), "Every cell was trained for 0.5 min: equal time, not equal steps."),
+        (({"steps": 3000}, {"steps": 2000}), ""),
+        (({"steps": 3000}, {"of": "another", "steps": 2000}), "Every cell was trained for 3,000 steps."),
+    ],
+)
+def test_the_budget_is_said_where_all_cells_have_the_same(runs, expected):
+    plan = [
+        SimpleNamespace(
+            cell=SimpleNamespace(of=each.get("of", "")),
+            recipe=SimpleNamespace(
+                run=SimpleNamespace(steps=each.get("steps", 0), budget_minutes=each.get("minutes", 0.0))
+            ),
+        )
+        for each in runs
+    ]
+    assert budget(SimpleNamespace(plan=plan)) == expected

@@ -108,6 +108,7 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
     )
     notes = [
         job.grid.note,
+        budget(job),
         job.how.note,
         SMOKE if job.scale == "smoke" else "",
         *_remarks(rows, judged),
@@ -116,6 +117,15 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
     kept = tuple(note for note in notes if note)
     grid = job.grid
     return Table(job.name, grid.title, grid.source, job.scale, job.seeds, columns, rows, judged, rule(job.seeds), kept)
+
+
+def budget(job: Job) -> str:
+    """How long the cells were trained, where that is the same for all."""
+    found = {(each.recipe.run.steps, each.recipe.run.budget_minutes) for each in job.plan if not each.cell.of}
+    steps, minutes = found.pop() if len(found) == 1 else (0, 0)
+    if steps:
+        return f"Every cell was trained for {steps:,} steps."
+    return f"Every cell was trained for {minutes:g} min: equal time, not equal steps." if minutes else ""
 
 
 def columns_of(job: Job) -> tuple[Column, ...]:
