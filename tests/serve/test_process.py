@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from litebert.cli import app
 from litebert.config import UserError
 from litebert.serve.models import load_all, named
+from litebert.serve.run import listen
 from tests.serve.conftest import process, until
 
 httpx = pytest.importorskip("httpx", reason="pip install httpx")
@@ -193,3 +194,15 @@ class TestCommand:
             load_all([f"a={folders['tag']}", f"a={folders['classify']}"])
         with pytest.raises(UserError, match="' x' cannot name a model"):
             named(" x=runs/mine")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_end_of_an_answer_does_not_wait_for_its_head_to_be_acknowledged(host):
+    try:
+        listening = listen(host, 0)
+    except UserError:
+        pytest.skip(f"nothing can listen on {host} here")
+    with listening, socket.create_connection(listening.getsockname()[:2]):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -18,10 +18,14 @@ LINGER = 0.5  # seconds after the last answer, in which clients hear that the se
 def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listening = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as problem:
         why = (getattr(problem, "strerror", None) or str(problem)).partition(" (while")[0]
         raise UserError(f"cannot listen on {host} port {port}: {why}; choose another by --port or --host") from None
+    # Who is accepted inherits it. asyncio sets it on sockets that name TCP, and these do not: the end of an answer
+    # would wait until the client has acknowledged its head, forty milliseconds.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def address(listening: socket.socket) -> str:
