@@ -1,6 +1,7 @@
 """A model packed for a CPU answers as the one it was made of, as near as its precision allows; and only answers."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -122,6 +123,29 @@ def test_what_is_amiss_with_a_batch_is_said_as_before(precision, small, monkeypa
         with pytest.raises(UserError, match=sentence):
             quick.encoder(*given, **more)
     assert not calls
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_weights_in_bf16_go_both_ways_in_float32(precision, small, monkeypatch):
+    network, quick = (each.to(torch.bfloat16) for each in pair(small("albert", init_std=0.05)))
+    network.encoder.embeddings.compute = torch.float32
+    calls = heard(quicken(quick, precision), monkeypatch)
+    ids = torch.randint(5, 50, (2, 7))
+    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    with torch.no_grad():
+        exact, near, other = network.encoder(ids).float(), quick.encoder(ids), quick.encoder(ids, mask)
+    assert near.dtype == other.dtype == torch.float32
+    assert len(calls) == 1
+    for found, wanted in ((near, exact), (other[:1], exact[:1])):
+        assert (found - wanted).abs().max() < NEAR["bf16"] * wanted.abs().max()
+
+
+def test_float32_of_a_large_layer_is_not_kept_twice(small, monkeypatch):
+    monkeypatch.setattr("litebert.infer.loop.SMALL", 1000)
+    assert quicken(pair(small("albert"))[1], "fp32").encoder.looped is None
+    assert quicken(pair(small("albert"))[1], "bf16").encoder.looped is None
+    if find_spec("onnxruntime"):
+        assert quicken(pair(small("albert"))[1], "int8").encoder.looped is not None
 
 
 def test_without_onnxruntime_int8_goes_layer_by_layer(small, ragged, monkeypatch):

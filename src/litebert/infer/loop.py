@@ -22,6 +22,7 @@ from litebert.model.layers import FeedForward, SelfAttention
 from litebert.model.packing import Boundaries
 
 FEW = 32  # pieces, up to which float32 gains by it
+SMALL = 1 << 24  # numbers of a layer, up to which float32 is worth keeping a second time for that
 FAR = float(np.finfo(np.float32).min)
 
 
@@ -154,9 +155,11 @@ class Looped:
 
 
 def looped(encoder: Encoder, precision: str, apart: Factors) -> Looped | None:
-    """None where it would gain nothing or there are several layers, where places are counted in another way, or without
-    onnxruntime."""
+    """None where it would gain nothing or cost too much, where there are several layers, where places are counted in
+    another way, or without onnxruntime."""
     config = encoder.config
-    suits = precision != "bf16" and config.one_layer and not config.position_offset
+    size = sum(each.numel() for each in encoder.trunk.parameters())
+    gains = precision == "int8" or (precision == "fp32" and size <= SMALL)
+    suits = gains and config.one_layer and not config.position_offset
     held = suits and find_spec("onnx") is not None and find_spec("onnxruntime") is not None
     return Looped(encoder, precision == "int8", apart) if held else None
