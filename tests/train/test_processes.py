@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,23 +16,37 @@ from litebert.recipe import apply_sets, to_toml
 from tests.train.conftest import metrics
 
 WORKER = Path(__file__).with_name("worker.py")
+ALONE = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.fixture
 def spread(tmp_path, table):
-    """spread('name', 2, run={…}): the folder of a run by two processes."""
+    """spread('name', 2, run={…}): the folder of a run by two processes, started as torchrun starts them, which itself
+    takes seconds to start."""
 
     def run(name, count, *more, phases=None, **sections):
         recipe, folder = tmp_path / f"{name}.toml", tmp_path / name
         recipe.write_text(to_toml(apply_sets(table(phases, **sections), [])))
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            [*launch, str(WORKER), str(recipe), str(folder), *more], env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert "Traceback" not in done.stderr
-        assert "destroy_process_group" not in done.stderr  # everyone left properly
+        words = [sys.executable, str(WORKER), str(recipe), str(folder), *more]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        environment = os.environ | ALONE | shared
+        started = [
+            subprocess.Popen(
+                words, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+            )
+            for rank in range(count)
+        ]
+        try:
+            for process in started:
+                _, told = process.communicate(timeout=120)
+                assert process.returncode == 0, told[-3000:]
+                assert "Traceback" not in told
+                assert "destroy_process_group" not in told  # everyone left properly
+        finally:
+            for process in started:  # one that fails would leave the others waiting for it
+                process.kill()
         return folder
 
     return run
