@@ -183,13 +183,15 @@ def test_speeds_and_changes_are_relative_to_their_cell(recipe, job):
         (({"steps": 3000}, {"steps": 3000}), "Every cell was trained for 3,000 steps."),
         (({"minutes": 0.5}, {"minutes": 0.5}), "Every cell was trained for 0.5 min: equal time, not equal steps."),
         (({"steps": 3000}, {"steps": 2000}), ""),
-        (({"steps": 3000}, {"of": "another", "steps": 2000}), "Every cell was trained for 3,000 steps."),
+        (({"steps": 9}, {"steps": 9}, {"of": "another", "steps": 2}), "Every cell was trained for 9 steps."),
+        (({"steps": 9}, {"of": "another"}), ""),  # there is but one
+        (({"minutes": 1}, {"start": "another", "minutes": 1}), ""),  # the second has had two minutes
     ],
 )
 def test_the_budget_is_said_where_all_cells_have_the_same(runs, expected):
     plan = [
         SimpleNamespace(
-            cell=SimpleNamespace(of=each.get("of", "")),
+            cell=SimpleNamespace(of=each.get("of", ""), start=each.get("start", "")),
             recipe=SimpleNamespace(
                 run=SimpleNamespace(steps=each.get("steps", 0), budget_minutes=each.get("minutes", 0.0))
             ),

@@ -58,6 +58,8 @@ def test_sides_run_in_turns_in_processes_of_their_own(sides, monkeypatch):
 def test_a_failing_side_is_named_and_short_models_are_refused(tmp_path, monkeypatch):
     worker = infer.Worker(infer.Side("broken", str(tmp_path / "none.onnx")))
     with pytest.raises(UserError, match="the side broken"):
+        worker.ready()
+    with pytest.raises(UserError, match="the side broken"):
         worker.ask(None, None, False)
     worker.close()
     monkeypatch.setitem(config.PRESETS, "short", config.ModelConfig(positions=64))

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError
+from litebert.infer.graph import Graph
 from litebert.infer.loop import FEW
 from litebert.infer.model import Model, load
 from litebert.infer.quick import quicken, rounded
@@ -138,6 +139,19 @@ def test_weights_in_bf16_go_both_ways_in_float32(precision, small, monkeypatch):
     assert len(calls) == 1
     for found, wanted in ((near, exact), (other[:1], exact[:1])):
         assert (found - wanted).abs().max() < NEAR["bf16"] * wanted.abs().max()
+
+
+def test_in_the_loop_embeddings_are_widened_in_float32(small, monkeypatch):
+    """Only a file stores large matrices in 8 bits."""
+    pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
+    monkeypatch.setattr("litebert.infer.graph.LARGE", 1)
+    network, quick = pair(small("albert", init_std=0.05))
+    graphs, write = [], Graph.write
+    monkeypatch.setattr(Graph, "write", lambda self, *words: graphs.append(self) or write(self, *words))
+    quicken(quick, "int8")
+    kept = graphs[0].weights["embeddings.project.weight"]
+    assert np.array_equal(kept, network.encoder.embeddings.project.weight.detach().t().numpy())
+    assert "embeddings.project.int8" not in graphs[0].weights
 
 
 def test_float32_of_a_large_layer_is_not_kept_twice(small, monkeypatch):

@@ -47,6 +47,7 @@ def spread(tmp_path, table):
         finally:
             for process in started:  # one that fails would leave the others waiting for it
                 process.kill()
+                process.wait()
         return folder
 
     return run

@@ -120,9 +120,11 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
 
 
 def budget(job: Job) -> str:
-    """How long the cells were trained, where that is the same for all."""
-    found = {(each.recipe.run.steps, each.recipe.run.budget_minutes) for each in job.plan if not each.cell.of}
-    steps, minutes = found.pop() if len(found) == 1 else (0, 0)
+    """How long the cells were trained, where that is the same for all, and all that they were."""
+    trained = [each for each in job.plan if not each.cell.of]
+    found = {(each.recipe.run.steps, each.recipe.run.budget_minutes) for each in trained}
+    alike = len(found) == 1 < len(trained) and not any(each.cell.start for each in trained)
+    steps, minutes = found.pop() if alike else (0, 0)
     if steps:
         return f"Every cell was trained for {steps:,} steps."
     return f"Every cell was trained for {minutes:g} min: equal time, not equal steps." if minutes else ""

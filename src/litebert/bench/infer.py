@@ -157,6 +157,8 @@ def measure(
     for number in range(rounds):
         workers = {side: Worker(side) for side in sides}  # anew: where its memory comes to lie makes a process quick
         try:
+            for worker in workers.values():
+                worker.ready()
             for case in cases:
                 ways = [(side, False) for side in sides]
                 if not case.mask.all():  # ours as well given padding, as others need it
@@ -207,14 +209,22 @@ class Worker:
         self.process.start()
         other.close()
 
+    def ready(self) -> None:
+        """Waits until it is: while others still load, nobody is timed."""
+        self.hear()
+
     def ask(self, ids: Any, mask: Any, padded: bool) -> tuple[Any, float]:
         """What it says of a batch, and the seconds that takes."""
-        try:
+        with suppress(OSError):  # it has ended, and `hear` says so
             self.end.send((ids, mask, padded))
-            found: tuple[Any, float] = self.end.recv()
+        found: tuple[Any, float] = self.hear()
+        return found
+
+    def hear(self) -> Any:
+        try:
+            return self.end.recv()
         except (EOFError, OSError):
             raise UserError(f"the side {self.name} of the bench failed; its own words are above") from None
-        return found
 
     def close(self) -> None:
         with suppress(OSError):  # it may have ended by itself
@@ -225,6 +235,7 @@ class Worker:
 def serve(side: Side, end: Any) -> None:
     torch.set_num_threads(side.threads)
     build_work = ours(side) if side.precision else theirs(side)
+    end.send("ready")
     while (words := end.recv()) is not None:
         work = build_work(*words)
         end.send((np.asarray(work()), timed(work)))

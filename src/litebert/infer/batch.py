@@ -177,7 +177,7 @@ def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tens
 
 def even_part(network: Network, batch: Batch) -> tuple[Tensor, Tensor] | None:
     """The pieces and types of equally long sequences as (N, S), without what fills up, for a network that has a quicker
-    way for them; such a one keeps no plans (`infer/loop.py`)."""
+    way for them, to which all sizes are alike (`infer/loop.py`)."""
     looped, pieces = getattr(network.encoder, "looped", None), batch.rows * batch.width
     if looped is None or int(batch.boundaries.offsets[batch.rows]) != pieces:
         return None

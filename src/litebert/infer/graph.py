@@ -31,8 +31,9 @@ def library() -> Any:
 class Graph:
     """Nodes and weights; a part that repeats is a graph of its own that sees the weights of the one around it."""
 
-    def __init__(self, int8: bool = False, around: "Graph | None" = None) -> None:
-        self.int8, self.onnx = int8, library()
+    def __init__(self, int8: bool = False, around: "Graph | None" = None, compact: bool = True) -> None:
+        """`compact`: where it is int8, large matrices that are multiplied in float32 are stored in 8 bits."""
+        self.int8, self.compact, self.onnx = int8, compact, library()
         self.nodes: list[Any] = []
         self.weights: dict[str, NDArray[Any]] = around.weights if around else {}
         self.root: Graph = around.root if around else self
@@ -92,8 +93,8 @@ class Graph:
         return f"{name}.int8", f"{name}.scale"
 
     def kernel(self, name: str, matrix: Tensor) -> str:
-        """A layer's matrix, (out, in), as (in, out) in float32; a large one of an int8 file is stored in 8 bits."""
-        if not self.int8 or matrix.numel() < LARGE:
+        """A layer's matrix, (out, in), as (in, out) in float32."""
+        if not self.int8 or not self.compact or matrix.numel() < LARGE:
             return self.weight(f"{name}.weight", matrix.t())
         self.rough(name, matrix, turned=True)
         wide = self.op("Cast", f"{name}.int8", to=self.onnx.TensorProto.FLOAT)

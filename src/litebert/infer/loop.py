@@ -120,7 +120,7 @@ class Looped:
     it is."""
 
     def __init__(self, encoder: Encoder, int8: bool, apart: Factors) -> None:
-        config, graph = encoder.config, Graph(int8)
+        config, graph = encoder.config, Graph(int8, compact=False)
         self.words = encoder.embeddings.words.weight.detach()
         self.longest, self.most = config.positions, sys.maxsize if int8 else FEW
         wide: tuple[str, str, int] = ("batch", "length", config.embedding_size)

@@ -190,7 +190,7 @@ class Apart:
 
 
 class Normed:
-    """In float32; out comes the type of what came in."""
+    """A norm, computed in float32; out comes the type of what came in."""
 
     def __init__(self, norm: nn.LayerNorm) -> None:
         self.weight, self.bias = norm.weight.detach().float(), norm.bias.detach().float()

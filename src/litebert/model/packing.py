@@ -83,7 +83,8 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 
 
 def pack(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Boundaries]:
-    """A padded batch as one row of its real pieces. Token types and labels pack by `tensor[attention_mask.bool()]`."""
+    """A padded batch as one row of its real pieces, its own memory where all are. Token types and labels pack by
+    `tensor[attention_mask.bool()]`."""
     if attention_mask.shape != input_ids.shape:
         raise UserError(f"attention_mask {tuple(attention_mask.shape)} is not of input_ids' {tuple(input_ids.shape)}")
     real = attention_mask.bool()
