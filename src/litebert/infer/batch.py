@@ -171,17 +171,18 @@ def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tens
         states: Tensor = network.encoder(**state_inputs(network, batch, passes))
         return states  # (T, H)
     ids, types = even
-    states = network.encoder(ids, None, types if network.config.token_types > 1 else None, passes=passes).flatten(0, 1)
+    states = network.encoder(ids, None, types, passes=passes).flatten(0, 1)
     return F.pad(states, (0, 0, 0, len(batch.input_ids) - len(states)))
 
 
-def even_part(network: Network, batch: Batch) -> tuple[Tensor, Tensor] | None:
+def even_part(network: Network, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
     """The pieces and types of equally long sequences as (N, S), without what fills up, for a network that has a quicker
     way for them, to which all sizes are alike (`infer/loop.py`)."""
     looped, pieces = getattr(network.encoder, "looped", None), batch.rows * batch.width
     if looped is None or int(batch.boundaries.offsets[batch.rows]) != pieces:
         return None
-    ids, types = (part[:pieces].view(batch.rows, -1) for part in (batch.input_ids, batch.token_type_ids))
+    ids, types = batch.input_ids[:pieces].view(batch.rows, -1), types_of(network, batch)
+    types = None if types is None else types[:pieces].view(ids.shape)
     return (ids, types) if looped.takes(ids, types, None) else None
 
 

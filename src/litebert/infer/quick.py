@@ -91,14 +91,13 @@ class QuickEncoder(Encoder):
         boundaries: Boundaries | None = None,
         passes: int | None = None,
     ) -> Tensor:
-        size = None
-        if self.looped is not None and attention_mask is None:
-            size = self.looped.takes(input_ids, token_type_ids, boundaries)
-        if self.looped is None or size is None:
+        loop = self.looped if attention_mask is None else None
+        size = None if loop is None else loop.takes(input_ids, token_type_ids, boundaries)
+        if loop is None or size is None:
             return super().forward(input_ids, attention_mask, token_type_ids, boundaries=boundaries, passes=passes)
         types = None if token_type_ids is None else token_type_ids.view(size)
         times = len(self.trunk.walk(passes)) // self.config.inner_groups
-        return self.looped(input_ids.view(size), types, times).view(*input_ids.shape, -1)
+        return loop(input_ids.view(size), types, times).view(*input_ids.shape, -1)
 
 
 class QuickTrunk(Trunk):
