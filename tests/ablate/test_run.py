@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from litebert.ablate import run
+from litebert.ablate import once, run
 from litebert.ablate.devices import Busy, check_devices, next_turn, pick_devices, seen_by
 from litebert.ablate.grid import grid_names, read_grid
 from litebert.ablate.job import new_job
-from litebert.ablate.run import RESULT, check, finished, make, results, run_all
+from litebert.ablate.once import RESULT
+from litebert.ablate.run import check, finished, make, results, run_all
 from litebert.ablate.table import tabulate
 from litebert.config import UserError
 from litebert.infer.model import load
@@ -80,6 +81,57 @@ def test_a_finished_cell_is_never_run_again(job, monkeypatch):
     counted = before["own"][0]["figures"]["parameters"]["value"]
     assert counted == sum(each.numel() for each in model.encoder.parameters())
     assert not (made.folder("own", 0) / "pretrain" / "checkpoints").exists()
+
+
+class TestWhatAnotherTableHas:
+    """The same cells under other names, in a table that asks for one more column."""
+
+    @pytest.fixture
+    def second(self, recipe, text, tmp_path):
+        other = tmp_path / "other.toml"
+        wanted = (
+            recipe.read_text()
+            .replace('"shared"', '"all"')
+            .replace('"masked", "order"', '"masked", "perplexity", "order"')
+        )
+        other.write_text(wanted)
+
+        def make(**more):
+            return new_job(str(other), "smoke", tmp_path / "second", str(text / "shards"), device="cpu", **more)
+
+        return make
+
+    def test_is_taken_and_not_trained_again(self, job, second, tmp_path, monkeypatch):
+        first = job(cells=["shared"])
+        run_all(first, quiet)
+        begun, real, lessons, teach = [], pretraining.train, [], once.finetune_seeds
+        monkeypatch.setattr(pretraining, "train", lambda s, *r: begun.append(s.recipe.model.sharing) or real(s, *r))
+        monkeypatch.setattr(once, "finetune_seeds", lambda r, *rest: lessons.append(r) or teach(r, *rest))
+        made = second(others=[tmp_path / "out"])
+        run_all(made, quiet)
+        assert begun == ["none"], "shared is the model that the first table calls so"
+        assert len(lessons) == 1, "and has been taught the task there"
+        ours, theirs = results(made)["all"][0]["figures"], results(first)["shared"][0]["figures"]
+        assert {key: ours[key] for key in theirs} == theirs
+        assert set(ours) - set(theirs) == {"perplexity"}
+        table = tabulate(made, results(made))
+        assert "Taken from another table, where they were trained alike: all (out, cell shared)." in table.notes
+
+    def test_is_not_taken_where_a_setting_differs_or_it_failed(self, job, second, tmp_path, monkeypatch):
+        first = job(cells=["shared"])
+        run_all(first, quiet)
+        made = second(others=[tmp_path / "out"], sets=["model.heads=2"], cells=["all"])
+        run_all(made, quiet)
+        assert "taken" not in results(made)["all"][0]
+        file = first.folder("shared", 0) / RESULT
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"failed": "out of memory"}))
+        again = replace(second(others=[tmp_path / "out"], cells=["all"]), to=tmp_path / "third")
+        run_all(again, quiet)
+        assert "taken" not in results(again)["all"][0]
+
+    def test_a_folder_without_a_table_is_named(self, second, tmp_path):
+        with pytest.raises(UserError, match=r"--reuse .*nowhere: no table was begun there"):
+            check(second(others=[tmp_path / "nowhere"]))
 
 
 def test_killed_anywhere_it_ends_as_if_it_had_never_stopped(job, text, recipe, tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from litebert.ablate.once import Say, write_json
-from litebert.ablate.run import RESULT, Job, check, finished
+from litebert.ablate.once import RESULT, Say, write_json
+from litebert.ablate.run import Job, check, finished
 from litebert.config import UserError
 from litebert.train.pretrain import Stopped
 

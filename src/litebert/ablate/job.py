@@ -29,6 +29,7 @@ def new_job(
     cells: Sequence[str] = (),
     tasks: Sequence[str] = (),  # none: the scale's
     device: str = "auto",
+    others: Sequence[Path] = (),  # tables whose cells may be taken
 ) -> Job:
     grid = read_grid(name)
     if scale not in SCALES:
@@ -48,7 +49,8 @@ def new_job(
     trials = {task: trial(task, Path(data).resolve()) for task in chosen}
     here, there = (str(Path(each).resolve()) if each else "" for each in (shards, more))
     title = Path(name).stem if name.endswith(".toml") else name
-    return Job(title, grid, scale, tuple(plan), trials, here, there if wants_more else "", to, seeds, device)
+    more = there if wants_more else ""
+    return Job(title, grid, scale, tuple(plan), trials, here, more, to, seeds, device, tuple(others))
 
 
 def costs() -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from litebert.recipe import TuneRecipe
 from litebert.train.finetune import finetune_seeds
 from litebert.train.run import HOW, flat
 
+RESULT, SETTINGS = "result.json", "settings.json"
 Say = Callable[[dict[str, Any]], object]
 
 

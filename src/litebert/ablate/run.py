@@ -4,6 +4,8 @@ TO/CELL/seed-N/settings.json   all that decides the cell; another setting is ref
                pretrain/       its run, from whose last checkpoint a stopped cell goes on
                tasks/          a file a task that is done
                result.json     its figures, or why there are none; written in one moment
+
+What another table has trained already is taken from there, if its folder is named.
 """
 
 import gc
@@ -20,8 +22,9 @@ from typing import Any
 import torch
 
 from litebert.ablate.grid import Grid, Planned, Scale, ScaleName, plain
-from litebert.ablate.once import Say, taught, unlike, write_json
+from litebert.ablate.once import RESULT, SETTINGS, Say, taught, unlike, write_json
 from litebert.ablate.probe import probe_pairs
+from litebert.ablate.reuse import check_reused, reuse
 from litebert.ablate.tasks import Trial, lesson
 from litebert.config import UserError
 from litebert.corpus.shards import MANIFEST, read_manifest
@@ -37,7 +40,6 @@ from litebert.train.processes import Processes, joined, pick_device
 from litebert.train.run import METRICS, MODEL
 from litebert.train.start import environment
 
-RESULT, SETTINGS = "result.json", "settings.json"
 TIMING = 0.02  # the standard error of a speed, as a share of it
 ASKED = {"order": "sop", "next": "nsp"}  # column: the objective that teaches it
 
@@ -56,6 +58,7 @@ class Job:
     to: Path
     seeds: int
     device: str
+    others: tuple[Path, ...] = ()  # folders of tables whose cells may be taken
 
     @property
     def how(self) -> Scale:
@@ -84,6 +87,7 @@ def run_all(job: Job, say: Say, asked: Sequence[int] = ()) -> None:
 
 def check(job: Job) -> None:
     """What cannot be, said before anything is trained."""
+    check_reused(job.others)
     for shards in filter(None, (job.shards, job.more)):
         read_manifest(Path(shards))
     for name, seed in job.turns():
@@ -150,6 +154,7 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
     if (folder / SETTINGS).exists() and unlike(wanted, read_json(folder / SETTINGS)):
         shutil.rmtree(folder)
     write_json(folder / SETTINGS, wanted)
+    taken = reuse(folder, wanted, job.shards, job.others, say) if not job.planned(name).cell.of else ""
     lacking = [each for each in job.planned(name).cell.needs if finished(job, each, seed) is None]
     try:
         if lacking:
@@ -166,6 +171,7 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
     here = environment(Processes(pick_device(job.device)))
     where = {key: here[key] for key in ("device", "torch", "litebert")}
     result = {"cell": name, "seed": seed, "figures": figures, "failed": failed, "where": where}
+    result |= {"taken": taken} if taken else {}
     write_json(folder / RESULT, result)
     if failed is None:
         shutil.rmtree(folder / "pretrain" / "checkpoints", ignore_errors=True)

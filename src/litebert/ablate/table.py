@@ -112,6 +112,7 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
         job.how.note,
         SMOKE if job.scale == "smoke" else "",
         *_remarks(rows, judged),
+        taken(found),
         made_on(found),
     ]
     kept = tuple(note for note in notes if note)
@@ -261,6 +262,12 @@ def reason(done: Sequence[Mapping[str, Any]], seeds: int) -> str | None:
     if failed:
         return f"seed {failed[0]['seed']}: {failed[0]['failed']}"
     return f"{seeds - len(done)} of {seeds} seeds still to be run" if len(done) < seeds else None
+
+
+def taken(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Which cells another table had trained alike."""
+    told = [f"{name} ({each['taken']})" for name, done in found.items() for each in done if each.get("taken")]
+    return f"Taken from another table, where they were trained alike: {'; '.join(dict.fromkeys(told))}." if told else ""
 
 
 def made_on(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:

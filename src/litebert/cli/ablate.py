@@ -38,6 +38,10 @@ def ablate(
     sets: Annotated[list[str] | None, typer.Option("--set", help="Change a setting of all cells: run.seed=7")] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     devices: Annotated[str, typer.Option(help="Cells side by side: 2, or cuda:0,cuda:3.")] = "",
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another table's folder: a cell trained alike is taken from it; may be given several times."),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Every table, its cells and what it costs.")] = False,
     one: Annotated[str, typer.Option(hidden=True, help="CELL/SEED: that alone, and no table.")] = "",
     as_json: Json = False,
@@ -53,11 +57,12 @@ def ablate(
     from litebert.ablate.job import new_job
 
     folder = to or Path("ablations") / f"{Path(name).stem}-{scale}"
-    job = new_job(name, scale, folder, shards, more_shards, data, seeds, sets or (), cells or (), tasks or (), device)
+    chosen = (sets or (), cells or (), tasks or ())
+    job = new_job(name, scale, folder, shards, more_shards, data, seeds, *chosen, device, reuse or ())
     said = ["--scale", scale, "--to", str(folder), "--shards", job.shards, "--data", data, "--seeds", str(seeds)]
     said += ["--more-shards", job.more, "--device", device]
-    for option, values in (("--set", sets), ("--cells", cells), ("--task", tasks)):
-        said += [word for value in values or () for word in (option, value)]
+    for option, values in (("--set", sets), ("--cells", cells), ("--task", tasks), ("--reuse", reuse)):
+        said += [word for value in values or () for word in (option, str(value))]
     work(job, one, devices, [sys.executable, "-m", "litebert", "ablate", name, *said])
     if not one:
         finish(job, as_json)
