@@ -31,8 +31,13 @@ class MaskedLM(nn.Module):
         """`positions` index the flattened pieces: only those are projected, a seventh of the work in pre-training."""
         if positions is not None:
             pieces = pieces.flatten(0, -2)[positions]  # (N, H)
-        x = self.norm(self.activation(self.dense(pieces)))  # (N, E)
+        x = self.narrowed(pieces)
         return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))  # (N, V)
+
+    def narrowed(self, pieces: Tensor) -> Tensor:
+        """As wide as the word table, (N, E)."""
+        x: Tensor = self.norm(self.activation(self.dense(pieces)))
+        return x
 
 
 class Sentence(nn.Module):

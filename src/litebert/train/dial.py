@@ -13,9 +13,9 @@ from torch import Tensor
 
 from litebert.config import DialConfig, ModelConfig, UserError
 from litebert.model.heads import Network
-from litebert.train.distill import soft_targets
 from litebert.train.feed import Micro
 from litebert.train.objective import Guesses, Objective, Term, read_inputs
+from litebert.train.soft import soft_targets
 
 
 def terms(config: DialConfig, pair_weight: float = 1.0) -> list[Term]:
@@ -57,7 +57,7 @@ class Dialled(Objective):
         losses: dict[str, Callable[[], Tensor]] = {
             "shallow_masked": early.masked.sum,
             "shallow_pair": early.pair.sum,
-            "shallow_soft": lambda: soft_targets(network, network, shallow, deep.detach(), where, 1.0),
+            "shallow_soft": lambda: soft_targets(network, network, shallow, deep.detach(), where, 1.0, self.compared),
         }
         more = [losses[term.name]().to(guesses.masked.dtype) for term in self.terms]
         return guesses._replace(more=torch.stack(more))

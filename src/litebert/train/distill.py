@@ -23,9 +23,9 @@ from litebert.train.answers import Answers
 from litebert.train.feed import Micro
 from litebert.train.growth import State, taken_from
 from litebert.train.objective import Guesses, Objective, Term, read_inputs
+from litebert.train.soft import AT_ONCE, soft_targets
 
 TRIALS = 8  # batches that decide whether answers are read or asked for
-AT_ONCE = 4096  # pieces whose probabilities over the vocabulary are in memory together
 
 
 def matched_layers(teacher: int, student: int) -> list[int]:
@@ -97,7 +97,7 @@ class Pupil(Objective):
         where = every if config.where == "all" else micro.positions[: packed.masked]
         if not config.top:
             assert theirs is not None
-            return soft_targets(self.network, self.teacher[0], mine, theirs, where, config.temperature)
+            return soft_targets(self.network, self.teacher[0], mine, theirs, where, config.temperature, self.compared)
         if self.kept is None:
             known = self._likeliest(theirs, micro, where)
         else:
@@ -155,27 +155,8 @@ class Pupil(Objective):
         return torch.stack(apart).mean()
 
 
-def soft_targets(
-    student: Network, teacher: Network, mine: Tensor, theirs: Tensor, where: Tensor, temperature: float
-) -> Tensor:
-    """KL(teacher ‖ student) of the pieces' probabilities at a temperature, times its square, added over the pieces.
-    Nothing of a vocabulary's width is kept for the backward pass."""
-
-    def part(states: Tensor, taught: Tensor) -> Tensor:
-        guess = _log_shares(student, states, temperature)
-        with torch.no_grad():
-            target = _log_shares(teacher, taught, temperature)
-        return F.kl_div(guess, target, log_target=True, reduction="sum")
-
-    sums = [
-        checkpoint(part, mine[some], theirs[some], use_reentrant=False, preserve_rng_state=False)
-        for some in torch.split(where, AT_ONCE)
-    ]
-    return torch.stack(sums).sum() * temperature**2
-
-
 def top_targets(student: Network, states: Tensor, shares: Tensor, ids: Tensor, temperature: float) -> Tensor:
-    """The same over the teacher's likeliest pieces and, as one more choice, all the rest."""
+    """KL(teacher ‖ student) over the teacher's likeliest pieces and, as one more choice, all the rest."""
 
     def part(states: Tensor, shares: Tensor, ids: Tensor) -> Tensor:
         guess = _log_shares(student, states, temperature)

@@ -20,6 +20,7 @@ from litebert.model.cost import PRETRAINING
 from litebert.model.heads import Network, widened
 from litebert.recipe import DataConfig
 from litebert.train.feed import Micro
+from litebert.train.soft import compared
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 
@@ -53,6 +54,7 @@ class Objective(nn.Module):
         super().__init__()
         self.network = network
         self.masked_loss = masked_loss
+        self.compared = compared  # for those who follow somebody's answers
 
     def forward(self, micro: Micro) -> Guesses:
         return self.guess(self.network.encoder(**read_inputs(self.network, micro)), micro)
@@ -119,6 +121,7 @@ def build_objective(
             part.forward = partial(checkpoint, part.forward, use_reentrant=False, preserve_rng_state=random)
     if compiled:
         objective.masked_loss = torch.compile(masked_loss, dynamic=True)
+        objective.compared = torch.compile(compared, dynamic=True)
     return objective
 
 
