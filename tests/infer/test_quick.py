@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError
+from litebert.infer import quick as module
+from litebert.infer.cpu import EVERYWHERE, WITH_WHOLE_SUMS, finest, has_bf16
 from litebert.infer.graph import Graph
 from litebert.infer.loop import FEW
 from litebert.infer.model import Model, load
-from litebert.infer.quick import quicken, rounded
+from litebert.infer.quick import packed, quicken, rounded
 from litebert.model.encoder import attention_maps
 from litebert.model.packing import Boundaries, pack
 from litebert.model.weights import build
@@ -24,6 +26,8 @@ from tests.conftest import FAMILIES
 from tests.toys import WORDS, toy_model, write_rows
 
 NEAR = {"fp32": 1e-5, "bf16": 0.06, "int8": 0.12}
+CAN = [each for each in NEAR if each != "bf16" or has_bf16()]
+EACH = [pytest.param(each, marks=pytest.mark.skipif(each not in CAN, reason="this CPU has no bf16")) for each in NEAR]
 LABELS = ("bad", "good")
 PLANS = [{"sharing": "none"}, {"sharing": "ffn"}, {"groups": 2}, {"activation": "relu"}, {"activation": "silu"}]
 
@@ -34,7 +38,7 @@ def pair(config, seed=0):
     return first, second
 
 
-@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("precision", EACH)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_answers_as_near_as_the_precision_allows(family, precision, small, ragged):
     network, quick = pair(small(family, init_std=0.05))
@@ -51,7 +55,7 @@ def test_it_answers_as_near_as_the_precision_allows(family, precision, small, ra
         assert (padded - exact).abs().max() > 1e-6  # it is another arithmetic
 
 
-@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("precision", EACH)
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_every_plan_and_activation_has_its_quick_form(plan, precision, small, ragged):
     network, quick = pair(small("albert", init_std=0.05, **plan))
@@ -157,9 +161,49 @@ def test_in_the_loop_embeddings_are_widened_in_float32(small, monkeypatch):
 def test_float32_of_a_large_layer_is_not_kept_twice(small, monkeypatch):
     monkeypatch.setattr("litebert.infer.loop.SMALL", 1000)
     assert quicken(pair(small("albert"))[1], "fp32").encoder.looped is None
-    assert quicken(pair(small("albert"))[1], "bf16").encoder.looped is None
+    if has_bf16():
+        assert quicken(pair(small("albert"))[1], "bf16").encoder.looped is None
     if find_spec("onnxruntime"):
         assert quicken(pair(small("albert"))[1], "int8").encoder.looped is not None
+
+
+class TestWholeSums:
+    """Products of a weight and what it meets, both at their largest: a CPU that adds two in 16 bits cuts that off."""
+
+    def test_no_sum_is_cut_off(self):
+        layer = torch.nn.Linear(64, 8, bias=False)
+        torch.nn.init.constant_(layer.weight, 0.5)
+        product = packed(layer, "int8")(torch.full((3, 64), 2.0), None)
+        assert torch.allclose(product, torch.full((3, 8), 64.0), rtol=1e-5)
+
+    def test_nor_in_a_file(self):
+        loop = pytest.importorskip("litebert.infer.loop")
+        pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
+        layer = torch.nn.Linear(64, 8, bias=False)
+        torch.nn.init.constant_(layer.weight, 0.5)
+        graph = Graph(int8=True)
+        made = graph.linear("layer", layer, "states_x")
+        graph.nodes.append(graph.onnx.helper.make_node("Identity", [made], ["y"]))
+        session = loop.open_session(graph.write({"states_x": ("rows", 64)}, {"y": ("rows", 8)}))
+        said = session.run(None, {"states_x": np.full((3, 64), 2.0, dtype=np.float32)})[0]
+        assert np.allclose(said, 64, rtol=1e-5)
+
+    def test_the_steps_are_as_fine_as_the_cpu_allows(self, monkeypatch):
+        assert 2 * 255 * EVERYWHERE < 2**15 <= 2 * 255 * WITH_WHOLE_SUMS
+        for machine, vnni, wanted in (
+            ("x86_64", False, EVERYWHERE),
+            ("AMD64", True, WITH_WHOLE_SUMS),
+            ("aarch64", False, WITH_WHOLE_SUMS),
+        ):
+            monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+            monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda vnni=vnni: vnni, raising=False)
+            assert finest.__wrapped__() == wanted
+
+
+def test_a_cpu_without_bf16_says_so(small, monkeypatch):
+    monkeypatch.setattr(module, "has_bf16", lambda: False)
+    with pytest.raises(UserError, match="bf16' needs a CPU with AVX512 or avx_ne_convert, and this one has neither"):
+        quicken(pair(small("albert"))[1], "bf16")
 
 
 def test_without_onnxruntime_int8_goes_layer_by_layer(small, ragged, monkeypatch):
@@ -229,7 +273,7 @@ def test_a_single_text_goes_through_the_loop_without_what_fills_it_up(folder, pr
     assert len(calls) == count
 
 
-@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("precision", EACH)
 def test_loaded_with_a_precision_every_method_answers(folder, precision):
     plain, quick = load(folder), load(folder, precision=precision)
     texts = [" ".join(WORDS[:n]) for n in (3, 20, 7)]
@@ -254,7 +298,7 @@ def test_the_commands_take_it(folder, tmp_path):
     )
     assert "allowed: fp32, bf16, int8" in str(wrong.exception)
     for words in (["evaluate", folder, "--data", rows, "--label", "stars"], ["fill", "the [MASK]", "--model", folder]):
-        done = CliRunner().invoke(app, [*map(str, words), "--precision", "bf16"])
+        done = CliRunner().invoke(app, [*map(str, words), "--precision", CAN[1]])
         assert done.exit_code == 0, done.output
     vectors = ["embed", folder, rows, "--text", "review", "--to", tmp_path / "v.npy", "--precision", "int8"]
     assert CliRunner().invoke(app, [*map(str, vectors)]).exit_code == 0

@@ -26,8 +26,10 @@ from litebert.bench.peer import transformers
 from litebert.bench.timing import machine
 from litebert.config import ModelConfig, UserError, preset
 from litebert.export.onnx import write_network
+from litebert.infer.cpu import WITH_WHOLE_SUMS, finest, has_bf16
 from litebert.infer.loop import open_session
 from litebert.infer.model import Model, load
+from litebert.infer.quick import PRECISIONS
 from litebert.model.packing import pack
 from litebert.model.weights import build, export_network
 from litebert.train.peak import peak_rate
@@ -67,7 +69,6 @@ def bench_infer(
         rows, differences = measure(sides, preset(model).vocab_size, rounds, seed, say)
         say("memory")
         memory = in_process(resident, str(Path(folder) / "ours"))
-    bf16 = peak_rate(torch.device("cpu"), torch.bfloat16, size=1536)
     return {
         "bench": "infer",
         "model": model,
@@ -78,7 +79,7 @@ def bench_infer(
         "differences": differences,  # of the last states at (1, 16), from our float32
         "memory_int8_bytes": memory,
         "matmul_gflops": peak_rate(torch.device("cpu"), torch.float32, size=1536) / 1e9,
-        "matmul_bf16_gflops": bf16 / 1e9,
+        "whole_sums": finest() == WITH_WHOLE_SUMS,
     } | machine()
 
 
@@ -91,10 +92,9 @@ def prepare(model: str, beside: str, folder: Path, threads: int, seed: int) -> l
     (folder / "ours-int8.onnx").write_bytes(write_network(network, False, True))
     in_process(write_peers, {"theirs": network, "beside": build(preset(beside), (), seed).eval()}, str(folder))
     ours, int8 = str(folder / "ours"), f"onnxruntime int8, {beside}"
+    can = [each for each in PRECISIONS if each != "bf16" or has_bf16()]
     return [
-        Side("litebert fp32", ours, "fp32", threads=threads),
-        Side("litebert bf16", ours, "bf16", threads=threads),
-        Side("litebert int8", ours, "int8", threads=threads),
+        *(Side(f"litebert {each}", ours, each, threads=threads) for each in can),
         Side("litebert ONNX", str(folder / "ours.onnx"), threads=threads),
         Side("litebert ONNX int8", str(folder / "ours-int8.onnx"), threads=threads),
         Side("onnxruntime fp32", str(folder / "theirs.onnx"), threads=threads),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from litebert.config import UserError
+from litebert.infer.cpu import EVERYWHERE
 
 OPSET = 20  # the first with Gelu
 LARGE = 1 << 16  # numbers
@@ -31,9 +32,13 @@ def library() -> Any:
 class Graph:
     """Nodes and weights; a part that repeats is a graph of its own that sees the weights of the one around it."""
 
-    def __init__(self, int8: bool = False, around: "Graph | None" = None, compact: bool = True) -> None:
-        """`compact`: where it is int8, large matrices that are multiplied in float32 are stored in 8 bits."""
+    def __init__(
+        self, int8: bool = False, around: "Graph | None" = None, compact: bool = True, finest: int = EVERYWHERE
+    ) -> None:
+        """Where it is int8: `compact`, large matrices that are multiplied in float32 are stored in 8 bits; `finest`,
+        the steps either way of a weight, as many as the CPUs that it may meet can add up."""
         self.int8, self.compact, self.onnx = int8, compact, library()
+        self.finest: int = around.finest if around else finest
         self.nodes: list[Any] = []
         self.weights: dict[str, NDArray[Any]] = around.weights if around else {}
         self.root: Graph = around.root if around else self
@@ -102,7 +107,7 @@ class Graph:
 
     def rough(self, name: str, matrix: Tensor, turned: bool) -> None:
         """A matrix in 8 bits, and what a step of each of its rows is worth."""
-        steps, scale = in_steps(matrix.detach().float())
+        steps, scale = in_steps(matrix.detach().float(), self.finest)
         self.weights[f"{name}.int8"] = (steps.t() if turned else steps).cpu().numpy()
         self.weights[f"{name}.scale"] = numbers(scale)
 
@@ -161,8 +166,8 @@ def numbers(tensor: Tensor) -> NDArray[np.float32]:
     return array
 
 
-def in_steps(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix in 8 bits, and what a step of each row is worth: its largest number becomes 127."""
+def in_steps(matrix: Tensor, finest: int) -> tuple[Tensor, Tensor]:
+    """A matrix in 8 bits, and what a step of each row is worth: its largest number becomes the finest step."""
     largest = matrix.abs().amax(1)
-    scale = torch.where(largest > 0, largest, 1.0) / 127
-    return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
+    scale = torch.where(largest > 0, largest, 1.0) / finest
+    return (matrix / scale[:, None]).round().clamp(-finest, finest).to(torch.int8), scale

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from litebert.config import UserError
+from litebert.infer.cpu import finest
 from litebert.infer.first import Factors
 from litebert.infer.graph import MICROSOFT, Graph, Rows
 from litebert.model.encoder import Encoder
@@ -120,7 +121,7 @@ class Looped:
     it is."""
 
     def __init__(self, encoder: Encoder, int8: bool, apart: Factors) -> None:
-        config, graph = encoder.config, Graph(int8, compact=False)
+        config, graph = encoder.config, Graph(int8, compact=False, finest=finest())
         self.words = encoder.embeddings.words.weight.detach()
         self.longest, self.most = config.positions, sys.maxsize if int8 else FEW
         wide: tuple[str, str, int] = ("batch", "length", config.embedding_size)

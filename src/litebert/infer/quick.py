@@ -4,8 +4,9 @@ oneDNN multiplies by a matrix that was laid out for it beforehand, adds the bias
 shared layer is packed once, whatever the number of its passes. Everything that reads a network works as before; what
 trains, saves or looks into a layer needs the weights themselves, and says so.
 
-int8: weights in 127 steps either way for each output; what they meet in 255 steps between its own extremes, where the
-first piece of a text has steps of its own (`infer/first.py`).
+int8: weights in 127 steps either way for each output, in 63 where the CPU could not add them up (`infer/cpu.py`); what
+they meet in 255 steps between its own extremes, where the first piece of a text has steps of its own
+(`infer/first.py`).
 """
 
 import ctypes
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.config import UserError
+from litebert.infer.cpu import finest, has_bf16
 from litebert.infer.first import Ends, Factors, factors
 from litebert.infer.graph import in_steps
 from litebert.infer.loop import looped
@@ -42,6 +44,10 @@ def quicken(network: Network, precision: str, ends: Ends | None = None) -> Netwo
         raise UserError(f"precision = {precision!r}; allowed: {', '.join(PRECISIONS)}")
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         raise UserError(f"precision = {precision!r} needs a PyTorch with oneDNN, and this one has none; leave it out")
+    if precision == "bf16" and not has_bf16():
+        raise UserError(
+            "precision = 'bf16' needs a CPU with AVX512 or avx_ne_convert, and this one has neither; fp32 and int8 work"
+        )
     network.eval().requires_grad_(False)
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32
     apart = factors(network.encoder, ends if precision == "int8" else None)
@@ -225,7 +231,7 @@ class Int8:
 
     def __init__(self, layer: nn.Linear, precision: Precision, post: str, algorithm: str) -> None:
         weight = layer.weight.detach().float()
-        steps, self.scale = in_steps(weight)
+        steps, self.scale = in_steps(weight, finest())
         self.kernel = torch.ops.onednn.qlinear_prepack(steps, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int32)
         self.bias = None if layer.bias is None else layer.bias.detach().float()
