@@ -58,7 +58,7 @@ def test_a_table_is_printed_and_written(recipe, text, tmp_path):
     first = run(*words)
     assert first.exit_code == 0
     assert "Two cells, smoke; beside nobody, table 0" in first.stdout
-    assert "not measured" in first.stdout  # the other cell
+    assert "Findings about cells that were not asked for: 1." in first.stdout
     assert "A finding is seen where" in first.stdout
     again = json.loads(run(*words, "--json").stdout)
     assert [row["cell"] for row in again["rows"]] == ["own"]

@@ -100,9 +100,10 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
         Row(each.name, figures[each.name], dict(each.cell.printed), reason(found[each.name], job.seeds))
         for each in job.plan
     )
+    asked = [each for each in job.grid.findings if {each.cell, *each.than} <= figures.keys()]
     judged = tuple(
         judge(finding, column, figures)
-        for finding in job.grid.findings
+        for finding in asked
         for column in columns
         if column.key in keys(finding.columns, job)
     )
@@ -111,6 +112,7 @@ def tabulate(job: Job, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
         budget(job),
         job.how.note,
         SMOKE if job.scale == "smoke" else "",
+        left_out(len(job.grid.findings) - len(asked)),
         *_remarks(rows, judged),
         taken(found),
         made_on(found),
@@ -129,6 +131,11 @@ def budget(job: Job) -> str:
     if steps:
         return f"Every cell was trained for {steps:,} steps."
     return f"Every cell was trained for {minutes:g} min: equal time, not equal steps." if minutes else ""
+
+
+def left_out(count: int) -> str:
+    """What --cells leaves open."""
+    return f"Findings about cells that were not asked for: {count}." if count else ""
 
 
 def columns_of(job: Job) -> tuple[Column, ...]:

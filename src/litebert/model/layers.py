@@ -41,6 +41,13 @@ class Norm(nn.LayerNorm):
         return F.layer_norm(x.to(wide), self.normalized_shape, weight, bias, self.eps).to(x.dtype)
 
 
+class Table(nn.Embedding):
+    """Filled by `initialise` or from a file, not before: on the meta device PyTorch imports seconds of code for that."""
+
+    def reset_parameters(self) -> None:
+        pass
+
+
 class Embeddings(nn.Module):
     """Words, positions and token types at width E, normalised, then widened to H where the config says so."""
 
@@ -55,9 +62,9 @@ class Embeddings(nn.Module):
         norm_eps: float,
     ) -> None:
         super().__init__()
-        self.words = nn.Embedding(vocab_size, embedding_size)
-        self.positions = nn.Embedding(positions, embedding_size)
-        self.types = nn.Embedding(token_types, embedding_size) if token_types else None
+        self.words = Table(vocab_size, embedding_size)
+        self.positions = Table(positions, embedding_size)
+        self.types = Table(token_types, embedding_size) if token_types else None
         self.norm = Norm(embedding_size, norm_eps)
         self.dropout = nn.Dropout(dropout)
         self.project = Linear(embedding_size, hidden_size) if hidden_size is not None else None

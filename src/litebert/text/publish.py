@@ -7,9 +7,11 @@ digit-comma rule is not there. So a `tokenizer.json` is written that says the wh
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from litebert.text.library import SPECIALS, LibraryPieces, normaliser_steps, pair_template
+from litebert.text.normalise import Normaliser
 from litebert.text.unigram import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, UnigramPieces, digit_comma, read_model
 
 NEVER = -1000.0  # the score of a piece that must not be chosen: more than any way of spelling it costs
@@ -17,7 +19,14 @@ BYTE = 6
 
 
 def unigram_json(pieces: UnigramPieces) -> bytes:
-    """The SentencePiece model and the procedure around it as a `tokenizer.json`."""
+    """The SentencePiece model and the procedure around it as a `tokenizer.json`. To make it takes seconds, and a run
+    saves one tokenizer many times."""
+    return _unigram_json(pieces.file, pieces.normalise)
+
+
+@lru_cache(maxsize=4)
+def _unigram_json(model: bytes, normalise: Normaliser) -> bytes:
+    pieces = UnigramPieces(model, normalise)
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     table, spec = read_model(pieces.file)
@@ -85,7 +94,7 @@ def _split_numbers(pieces: UnigramPieces) -> str:
     for index in pieces.resplit:
         if (name := pieces.names[index])[0] == "▁":
             behind = short + sorted(long) if len(name) < 6 else short  # years are not followed by millions
-            rows = pieces.model.encode([name[1:] + digits for digits in behind], out_type="numpy", num_threads=1)
+            rows = pieces.model.encode([name[1:] + digits for digits in behind], out_type="numpy")
             chosen = {digits: bool(row[0] == index) for digits, row in zip(behind, rows, strict=True)}
             found.append(re.escape(name) + _unless(chosen))
     return f"^(?:{'|'.join(found)})(?=\\d)" if found else ""
