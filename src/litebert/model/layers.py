@@ -42,7 +42,7 @@ class Norm(nn.LayerNorm):
 
 
 class Table(nn.Embedding):
-    """Filled by `initialise` or from a file, not before: on the meta device PyTorch imports seconds of code for that."""
+    """Filled by `initialise` or from a file, not before: on the meta device PyTorch imports much code for that."""
 
     def reset_parameters(self) -> None:
         pass
