@@ -117,7 +117,7 @@ class TestWhatAnotherTableHas:
         table = tabulate(made, results(made))
         assert "Taken from another table, where they were trained alike: all (out, cell shared)." in table.notes
 
-    def test_is_not_taken_where_a_setting_differs_or_it_failed(self, job, second, tmp_path, monkeypatch):
+    def test_is_not_taken_where_a_setting_differs_or_it_failed(self, job, second, tmp_path):
         first = job(cells=["shared"])
         run_all(first, quiet)
         made = second(others=[tmp_path / "out"], sets=["model.heads=2"], cells=["all"])
@@ -128,6 +128,67 @@ class TestWhatAnotherTableHas:
         again = replace(second(others=[tmp_path / "out"], cells=["all"]), to=tmp_path / "third")
         run_all(again, quiet)
         assert "taken" not in results(again)["all"][0]
+
+    def test_nor_what_was_made_elsewhere_or_with_another_seed(self, job, second, tmp_path):
+        first = job(cells=["shared"])
+        run_all(first, quiet)
+        file = first.folder("shared", 0) / RESULT
+        result = json.loads(file.read_text())
+        file.write_text(json.dumps(result | {"where": result["where"] | {"device": "an abacus"}}))
+        told = []
+        made = second(others=[tmp_path / "out"], cells=["all"])
+        run_all(made, told.append)
+        assert "taken" not in results(made)["all"][0]
+        assert any("was trained alike, on text in the same place" in line.get("text", "") for line in told)
+        file.write_text(json.dumps(result))
+        later = replace(second(others=[tmp_path / "out"], sets=["run.seed=1"], cells=["all"]), to=tmp_path / "third")
+        run_all(later, quiet)
+        assert "taken" not in results(later)["all"][0]
+
+    def test_a_task_that_was_taught_otherwise_is_taught_here(self, job, second, tmp_path):
+        """The same model: run.seed and the number of the seed make up for each other, but not for the lesson."""
+        first = job(cells=["shared"], seeds=2)
+        run_all(first, quiet)
+        made = second(others=[tmp_path / "out"], sets=["run.seed=1"], cells=["all"])
+        run_all(made, quiet)
+        found = results(made)["all"][0]
+        assert found["failed"] is None
+        assert found["taken"] == "out, cell shared"
+        ours = json.loads((made.folder("all", 0) / "tasks" / "authors.json").read_text())
+        theirs = json.loads((first.folder("shared", 1) / "tasks" / "authors.json").read_text())
+        assert ours["recipe"]["tune"]["seed"] + 1 == theirs["recipe"]["tune"]["seed"]
+
+    def test_killed_while_it_is_brought_nothing_of_it_is_believed(self, job, second, tmp_path, monkeypatch):
+        run_all(job(cells=["shared"]), quiet)
+        made = second(others=[tmp_path / "out"], cells=["all"])
+
+        class Killed(BaseException):
+            pass
+
+        def dies(*_, **__):
+            raise Killed
+
+        monkeypatch.setattr("litebert.ablate.reuse.shutil.copytree", dies)
+        with pytest.raises(Killed):
+            run_all(made, quiet)
+        assert not (made.folder("all", 0) / "tasks").exists()
+        monkeypatch.undo()
+        alone = replace(made, others=())
+        run_all(alone, quiet)
+        assert "taken" not in results(alone)["all"][0]
+
+    def test_where_it_cannot_be_copied_it_is_trained(self, job, second, tmp_path, monkeypatch):
+        run_all(job(cells=["shared"]), quiet)
+
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("litebert.ablate.reuse.shutil.copytree", full)
+        told = []
+        made = second(others=[tmp_path / "out"], cells=["all"])
+        run_all(made, told.append)
+        assert any("cannot take it from out, cell shared: No space left" in line.get("text", "") for line in told)
+        assert results(made)["all"][0]["failed"] is None
 
     def test_a_folder_without_a_table_is_named(self, second, tmp_path):
         with pytest.raises(UserError, match=r"--reuse .*nowhere: no table was begun there"):
@@ -272,7 +333,7 @@ def command(recipe, text, to, *more):
 
 def test_cells_run_side_by_side_and_a_stop_reaches_them_all(recipe, text, tmp_path):
     """Two processes at a time, which ours asks to stop; the same command then ends the table."""
-    words = command(recipe, text, tmp_path / "out", "--devices", "cpu,cpu", "--set", "run.steps=40")
+    words = command(recipe, text, tmp_path / "out", "--devices", "cpu,cpu", "--set", "run.steps=16")
     started = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     folders = [tmp_path / "out" / cell / "seed-0" / "pretrain" / "metrics.jsonl" for cell in ("shared", "own")]
     until = time.monotonic() + 60

@@ -20,6 +20,7 @@ from litebert.model.weights import build
 from litebert.recipe import DataConfig, apply_sets, load_recipe, to_toml
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import distill as module
+from litebert.train import soft
 from litebert.train.distill import Pupil, padded, terms
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective, read_inputs
@@ -112,17 +113,23 @@ def test_a_student_that_equals_its_teacher_has_nothing_to_learn_from_it(member, 
         assert parameter.grad is None or parameter.grad.abs().max() < 1e-12, name
 
 
-def test_the_vocabulary_is_in_memory_a_part_at_a_time(member, micro, monkeypatch):
+@pytest.mark.parametrize("top", [0, 3])
+def test_the_vocabulary_is_in_memory_a_part_at_a_time(top, member, micro, monkeypatch):
     """And the sums and gradients are the same."""
-    found = []
+    found, heard, compare = [], [], soft.compared
     for size in (4096, 7):
-        monkeypatch.setattr(module, "AT_ONCE", size)
+        for place in (module, soft):
+            monkeypatch.setattr(place, "AT_ONCE", size)
         student = member(layers=2)
-        more = pupil(student, member(seed=2), cosine=0.0)(micro).more
+        objective = pupil(student, member(seed=2), cosine=0.0, top=top, where="masked" if top else "all")
+        objective.compared = lambda mine, *rest: heard.append(len(mine)) or compare(mine, *rest)
+        more = objective(micro).more
         more.sum().backward()
         found.append((more.detach(), student.network.encoder.trunk.ffn[0].up.weight.grad))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    if not top:
+        assert heard[0] == micro.packed.pieces > 7 >= max(heard[1:])
 
 
 def test_only_what_learns_is_trained_saved_and_scored(member, micro):

@@ -1,53 +1,52 @@
 """One process, several, and several parts of a batch: the same losses and the same weights."""
 
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from litebert.recipe import apply_sets, to_toml
+from tests.train import worker
 from tests.train.conftest import metrics
-
-WORKER = Path(__file__).with_name("worker.py")
-ALONE = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.fixture
 def spread(tmp_path, table):
-    """spread('name', 2, run={…}): the folder of a run by two processes, started as torchrun starts them, which itself
-    takes seconds to start."""
+    """spread('name', 2, run={…}): the folder of a run by two processes, told what torchrun would tell them. They are
+    forked from one that has imported everything: torchrun, and each import, take seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([worker.__name__])
 
     def run(name, count, *more, phases=None, **sections):
         recipe, folder = tmp_path / f"{name}.toml", tmp_path / name
         recipe.write_text(to_toml(apply_sets(table(phases, **sections), [])))
-        words = [sys.executable, str(WORKER), str(recipe), str(folder), *more]
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        environment = os.environ | ALONE | shared
-        started = [
-            subprocess.Popen(
-                words, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE, text=True
-            )
-            for rank in range(count)
-        ]
+        started = []
+        for rank in range(count):
+            own, said = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, tmp_path / f"{name}-{rank}.txt"
+            process = context.Process(target=worker.forked, args=(own, str(said), str(recipe), str(folder), *more))
+            process.start()
+            started.append((process, said))
         try:
-            for process in started:
-                _, told = process.communicate(timeout=120)
-                assert process.returncode == 0, told[-3000:]
+            for process, said in started:
+                process.join(120)
+                told = said.read_text()
+                assert process.exitcode == 0, told[-3000:]
                 assert "Traceback" not in told
                 assert "destroy_process_group" not in told  # everyone left properly
         finally:
-            for process in started:  # one that fails would leave the others waiting for it
+            for process, _ in started:  # one that fails would leave the others waiting for it
                 process.kill()
-                process.wait()
+                process.join()
         return folder
 
     return run

@@ -42,6 +42,11 @@ def made_before(file: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if differ else made
 
 
+def wanted(recipe: TuneRecipe, seeds: int) -> dict[str, Any]:
+    """All that decides what a model is taught, as it is written."""
+    return json.loads(json.dumps({"recipe": asdict(recipe), "seeds": seeds}))  # type: ignore[no-any-return]
+
+
 def taught(
     recipe: TuneRecipe,
     to: Path,
@@ -53,7 +58,7 @@ def taught(
 ) -> dict[str, Any]:
     """One model on one task. What is finished is read, not made again."""
     file, run = to / f"{name}.json", to / "runs" / name
-    asked = json.loads(json.dumps({"recipe": asdict(recipe), "seeds": seeds}))
+    asked = wanted(recipe, seeds)
     made = made_before(file, asked)
     if made is not None:
         return made

@@ -1,17 +1,20 @@
 """Cells that two tables have in common are trained once: the second table takes them from the first one's folder."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from litebert.ablate.once import RESULT, SETTINGS, Say, unlike, write_json
+from litebert.ablate.once import RESULT, SETTINGS, Say, write_json
 from litebert.config import UserError
 from litebert.files import read_json
-from litebert.recipe import read_recipe
-from litebert.train.run import MODEL, RECIPE
+from litebert.recipe import Recipe, load_recipe
+from litebert.train.run import MODEL, RECIPE, flat
 
-TAKEN = "taken.txt"
+TAKEN = "taken.txt"  # inside the run: whose it was
+QUIET = {"workers", "log_every", "save_every", "keep", "most_skips"}  # change neither a result nor its time
+Where = Mapping[str, Any]  # device and versions that a cell ran with
 
 
 def check_reused(folders: Sequence[Path]) -> None:
@@ -21,42 +24,73 @@ def check_reused(folders: Sequence[Path]) -> None:
             raise UserError(f"--reuse {folder}: no table was begun there")
 
 
-def reuse(folder: Path, wanted: dict[str, Any], shards: str, others: Sequence[Path], say: Say) -> str:
-    """Bring the run of a finished cell that is trained alike, and the tasks that it was taught alike, into a cell's
-    folder that has none yet. Whose they are, or ""."""
-    if (folder / "pretrain").exists():
-        return (folder / TAKEN).read_text(encoding="utf-8") if (folder / TAKEN).exists() else ""
-    if wanted["needs"]:
-        return ""
+def taken_from(folder: Path) -> str:
+    """Whose run a cell has, where it is not its own."""
+    file = folder / "pretrain" / TAKEN
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def reuse(
+    folder: Path,
+    recipe: Recipe,
+    lessons: Mapping[str, Mapping[str, Any]],
+    where: Where,
+    others: Sequence[Path],
+    say: Say,
+) -> None:
+    """Bring the run of a finished cell of the same recipe, with nothing left open in it, on such a machine, into a
+    cell's folder that has none; and what it was taught where the lesson is the same."""
+    if not others or (folder / "pretrain").exists():
+        return
     for other in others:
         for file in sorted(other.glob(f"*/seed-*/{SETTINGS}")):
-            theirs = read_json(file)
-            if not theirs["needs"] and not unlike(wanted["recipe"], theirs["recipe"]) and usable(file.parent, shards):
-                said = f"{other.name}, cell {file.parent.parent.name}"
-                bring(file.parent, folder, wanted, theirs, said)
+            source = file.parent
+            if alike(source, recipe, where):
+                said = f"{other.name}, cell {source.parent.name}"
+                try:
+                    bring(source, folder, lessons, said)
+                except OSError as problem:
+                    say({"kind": "note", "text": f"cannot take it from {said}: {problem.strerror or problem}"})
+                    return
                 say({"kind": "note", "text": f"trained already, in {said}"})
-                return said
-    return ""
+                return
+    say(
+        {
+            "kind": "note",
+            "text": f"nothing in {', '.join(map(str, others))} was trained alike, on text in the same place",
+        }
+    )
 
 
-def usable(folder: Path, shards: str) -> bool:
-    """It ended well, and the same folder of text is still where it was."""
-    run = folder / "pretrain"
-    if not (folder / RESULT).exists() or not (run / MODEL).exists():
+def alike(source: Path, recipe: Recipe, where: Where) -> bool:
+    run = source / "pretrain"
+    if not (source / RESULT).exists() or not (run / MODEL).exists():
         return False
-    return not read_json(folder / RESULT)["failed"] and read_recipe(str(run / RECIPE))["data"]["shards"] == shards
+    result = read_json(source / RESULT)
+    if result["failed"] or result.get("where") != where:
+        return False
+    ours, theirs = (flat(asdict(each), plain=False) for each in (recipe, load_recipe(str(run / RECIPE))))
+    differ = [key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)]
+    return not any(key.split(".")[-1] not in QUIET for key in differ)
 
 
-def bring(source: Path, to: Path, wanted: dict[str, Any], theirs: dict[str, Any], said: str) -> None:
-    """Tasks first and the run last, in one moment: what is there of a run is all of it."""
-    for name, lesson in wanted["tasks"].items():
-        done = source / "tasks" / f"{name}.json"
-        if done.exists() and not unlike(lesson, theirs["tasks"].get(name, {})):
-            made = read_json(done)
-            made["recipe"]["model"] = str(to / "pretrain" / MODEL)
-            write_json(to / "tasks" / done.name, made)
-    (to / TAKEN).write_text(said, encoding="utf-8")
+def bring(source: Path, to: Path, lessons: Mapping[str, Mapping[str, Any]], said: str) -> None:
+    """The run in one moment, then its tasks: killed between the two, these are taught again. A task that lies here
+    already belongs to a run that is no more."""
     coming = to / "pretrain.coming"
-    shutil.rmtree(coming, ignore_errors=True)
-    shutil.copytree(source / "pretrain", coming)
-    coming.rename(to / "pretrain")
+    for old in (coming, to / "tasks"):
+        shutil.rmtree(old, ignore_errors=True)
+    try:
+        shutil.copytree(source / "pretrain", coming, ignore=shutil.ignore_patterns("checkpoints", "lock"))
+        (coming / TAKEN).write_text(said, encoding="utf-8")
+        coming.rename(to / "pretrain")
+    except OSError:
+        shutil.rmtree(coming, ignore_errors=True)
+        raise
+    for name, asked in lessons.items():
+        done = source / "tasks" / f"{name}.json"
+        made = read_json(done) if done.exists() else {}
+        if made:
+            made["recipe"]["model"] = asked["recipe"]["model"]
+        if {key: made.get(key) for key in asked} == asked:
+            write_json(to / "tasks" / done.name, made)

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 from litebert.ablate.grid import Grid, Planned, Scale, ScaleName, plain
-from litebert.ablate.once import RESULT, SETTINGS, Say, taught, unlike, write_json
+from litebert.ablate.once import RESULT, SETTINGS, Say, taught, unlike, wanted, write_json
 from litebert.ablate.probe import probe_pairs
-from litebert.ablate.reuse import check_reused, reuse
+from litebert.ablate.reuse import check_reused, reuse, taken_from
 from litebert.ablate.tasks import Trial, lesson
 from litebert.config import UserError
 from litebert.corpus.shards import MANIFEST, read_manifest
@@ -38,7 +38,7 @@ from litebert.train.pretrain import Stopped, pretrain
 from litebert.train.probe import probe
 from litebert.train.processes import Processes, joined, pick_device
 from litebert.train.run import METRICS, MODEL
-from litebert.train.start import environment
+from litebert.train.start import environment, resolve
 
 TIMING = 0.02  # the standard error of a speed, as a share of it
 ASKED = {"order": "sop", "next": "nsp"}  # column: the objective that teaches it
@@ -87,12 +87,13 @@ def run_all(job: Job, say: Say, asked: Sequence[int] = ()) -> None:
 
 def check(job: Job) -> None:
     """What cannot be, said before anything is trained."""
-    check_reused(job.others)
     for shards in filter(None, (job.shards, job.more)):
         read_manifest(Path(shards))
-    for name, seed in job.turns():
-        finished(job, name, seed)
-        lessons(job, job.planned(name))
+    done = [finished(job, name, seed) for name, seed in job.turns()]
+    if None in done:
+        check_reused(job.others)
+    for planned in job.plan:
+        lessons(job, planned)
     for trial in job.trials.values():
         for path in filter(None, (trial.task.data, trial.task.train, trial.task.dev)):
             if not Path(path).exists():
@@ -150,15 +151,17 @@ def lessons(job: Job, planned: Planned) -> dict[str, TuneRecipe]:
 def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) -> dict[str, Any]:
     """One cell, from wherever it stands to its result."""
     folder, failed, figures = job.folder(name, seed), None, {}
-    wanted = settings(job, name, seed)
-    if (folder / SETTINGS).exists() and unlike(wanted, read_json(folder / SETTINGS)):
+    asked_for = settings(job, name, seed)
+    if (folder / SETTINGS).exists() and unlike(asked_for, read_json(folder / SETTINGS)):
         shutil.rmtree(folder)
-    write_json(folder / SETTINGS, wanted)
-    taken = reuse(folder, wanted, job.shards, job.others, say) if not job.planned(name).cell.of else ""
+    write_json(folder / SETTINGS, asked_for)
+    here = environment(Processes(pick_device(job.device)))
+    where = {key: here[key] for key in ("device", "torch", "litebert")}
     lacking = [each for each in job.planned(name).cell.needs if finished(job, each, seed) is None]
     try:
         if lacking:
             raise UserError(f"needs the cell {lacking[0]}, which has no result")
+        take(job, name, seed, where, say)
         for key, value in measure(job, name, seed, say):
             if not math.isfinite(value["value"]):
                 raise UserError(f"{key} is not a finite number")
@@ -168,15 +171,27 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
     except (UserError, RuntimeError, MemoryError) as problem:
         failed = first_line(problem)
         say({"kind": "note", "text": f"cell {name}, seed {seed} failed: {failed}"})
-    here = environment(Processes(pick_device(job.device)))
-    where = {key: here[key] for key in ("device", "torch", "litebert")}
     result = {"cell": name, "seed": seed, "figures": figures, "failed": failed, "where": where}
-    result |= {"taken": taken} if taken else {}
+    result |= {"taken": taken} if (taken := taken_from(folder)) else {}
     write_json(folder / RESULT, result)
     if failed is None:
         shutil.rmtree(folder / "pretrain" / "checkpoints", ignore_errors=True)
     _clean()
     return result
+
+
+def take(job: Job, name: str, seed: int, where: dict[str, Any], say: Say) -> None:
+    """From another table, if it has what this cell would become. What rests on other cells is made here."""
+    planned, folder = job.planned(name), job.folder(name, seed)
+    if job.others and not planned.cell.needs:
+        recipe = resolve(recipe_of(job, planned, seed), Processes(pick_device(job.device)))
+        model = folder / "pretrain" / MODEL
+        asked = {
+            task: wanted(lesson_of(lesson, model, seed), 1)
+            for task, lesson in lessons(job, planned).items()
+            if not planned.cell.features
+        }
+        reuse(folder, recipe, asked, where, job.others, say)
 
 
 def _clean() -> None:
@@ -215,8 +230,8 @@ def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dic
         yield f"task:{task}", learned(job, planned, seed, model, task, recipe_of, say)
 
 
-def trained(job: Job, planned: Planned, seed: int, say: Say) -> dict[str, Any]:
-    """Pre-train, or go on with it; what the held-out documents say of the finished model."""
+def recipe_of(job: Job, planned: Planned, seed: int) -> Recipe:
+    """With its seed and its folders."""
     cell, recipe = planned.cell, seeded(planned.recipe, seed)
     shards = job.more if cell.text == "more" else job.shards
     recipe = replace(recipe, data=replace(recipe.data, shards=shards))
@@ -226,9 +241,14 @@ def trained(job: Job, planned: Planned, seed: int, say: Say) -> dict[str, Any]:
     if cell.teacher:
         teacher = str(job.folder(cell.teacher, seed) / "pretrain" / MODEL)
         recipe = replace(recipe, distill=replace(recipe.distill, teacher=teacher))
+    return recipe
+
+
+def trained(job: Job, planned: Planned, seed: int, say: Say) -> dict[str, Any]:
+    """Pre-train, or go on with it; what the held-out documents say of the finished model."""
     folder = job.folder(planned.name, seed) / "pretrain"
     with joined(job.device) as processes:
-        return pretrain(recipe, folder, True, processes, say).get("protocol", {})  # type: ignore[no-any-return]
+        return pretrain(recipe_of(job, planned, seed), folder, True, processes, say).get("protocol", {})  # type: ignore[no-any-return]
 
 
 def _lines(file: Path, kind: str) -> list[dict[str, Any]]:
@@ -277,10 +297,15 @@ def learned(
         how = embedder(load(model), "mean", layers, length=length, device=pick_device(job.device))
         found = {each.name: each for each in probe(how, recipe.task, seed=seed).scores}
         return {"value": found[metric].value, "error": found[metric].error}
-    recipe = replace(recipe, model=str(model), tune=replace(recipe.tune, seed=recipe.tune.seed + seed))
+    recipe = lesson_of(recipe, model, seed)
     to = job.folder(planned.name, seed) / "tasks"
     scored = taught(recipe, to, task, 1, job.device, False, say)["scores"][metric]
     return {"value": scored["median"], "error": scored["error"]}
+
+
+def lesson_of(recipe: TuneRecipe, model: Path, seed: int) -> TuneRecipe:
+    """As a cell is taught it."""
+    return replace(recipe, model=str(model), tune=replace(recipe.tune, seed=recipe.tune.seed + seed))
 
 
 def results(job: Job) -> dict[str, list[dict[str, Any]]]:

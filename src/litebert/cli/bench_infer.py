@@ -47,4 +47,6 @@ def infer(
     if "litebert bf16" not in sides:
         typer.echo("this CPU has no bf16")
     if not found["whole_sums"]:
-        typer.echo("nor VNNI: ours rounds its weights to 63 steps, so that no sum is cut off; theirs to 127")
+        typer.echo(
+            "this CPU has no AVX512-VNNI: ours rounds weights to 63 steps, so that no sum is cut off; theirs to 127"
+        )

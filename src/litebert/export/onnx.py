@@ -11,10 +11,10 @@ import numpy as np
 from torch import nn
 
 from litebert.config import ModelConfig, UserError
+from litebert.infer.cpu import WITH_WHOLE_SUMS
 from litebert.infer.first import Ends, factors
 from litebert.infer.graph import Graph
 from litebert.infer.loop import FAR, write_embeddings, write_places, write_trunk
-from litebert.model.encoder import Encoder
 from litebert.model.heads import MaskedLM, Network, Pieces, Sentence, SpanBeam, sentence_shape
 
 BATCH: tuple[str | int, ...] = ("batch", "length")
@@ -32,7 +32,7 @@ def write_network(network: Network, passes: bool, int8: bool, ends: Ends | None 
         if not config.one_layer:
             raise UserError("passes can be an input where all layers are the same one (sharing 'all', 1 group)")
         inputs["passes"] = ()
-    x = embeddings(graph, network.encoder)
+    x = embeddings(graph, network)
     apart = factors(network.encoder, ends if int8 else None)
     states = write_trunk(graph, network.encoder, x, apart, "passes" if passes else "", "attention_mask")
     outputs: dict[str, Sequence[str | int]] = {}
@@ -49,16 +49,17 @@ def name(graph: Graph, value: str, label: str, outputs: dict[str, Any], shape: S
     outputs[label] = shape
 
 
-def embeddings(graph: Graph, encoder: Encoder) -> str:
-    c, tables = encoder.config, encoder.embeddings
+def embeddings(graph: Graph, network: Network) -> str:
+    encoder, tables = network.encoder, network.encoder.embeddings
     if graph.int8:  # a row of the word table has a step of its own
-        graph.rough("words", tables.words.weight, turned=False)
+        multiplied = "mlm" in network.heads  # by the table, in whole numbers; else its rows are only looked up
+        graph.rough("words", tables.words.weight, False, graph.finest if multiplied else WITH_WHOLE_SUMS)
         row = graph.op("Cast", graph.op("Gather", "words.int8", "input_ids"), to=graph.onnx.TensorProto.FLOAT)
         step = graph.op("Unsqueeze", graph.op("Gather", "words.scale", "input_ids"), graph.constant([-1]))
         x = graph.op("Mul", row, step)
     else:
         x = graph.op("Gather", graph.weight("words", tables.words.weight), "input_ids")
-    return write_embeddings(graph, encoder, x, positions(graph, c))
+    return write_embeddings(graph, encoder, x, positions(graph, encoder.config))
 
 
 def positions(graph: Graph, config: ModelConfig) -> str:

@@ -11,7 +11,8 @@ EVERYWHERE, WITH_WHOLE_SUMS = 63, 127  # steps either way that a weight is round
 @cache
 def finest() -> int:
     """Steps that weights may have. An x86 without VNNI adds two products of a weight and what it meets in 16 bits, and
-    cuts off what does not fit: 2 · 255 · 63 does, 2 · 255 · 127 does not."""
+    cuts off what does not fit: 2 · 255 · 63 does, 2 · 255 · 127 does not. PyTorch tells only of AVX512's VNNI, so the
+    few CPUs with AVX-VNNI alone have the coarser steps as well."""
     vnni = getattr(torch.cpu, "_is_vnni_supported", lambda: False)
     return WITH_WHOLE_SUMS if platform.machine().lower() not in ("x86_64", "amd64") or vnni() else EVERYWHERE
 

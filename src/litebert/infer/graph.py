@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from litebert.config import UserError
-from litebert.infer.cpu import EVERYWHERE
+from litebert.infer.cpu import EVERYWHERE, WITH_WHOLE_SUMS
 
 OPSET = 20  # the first with Gelu
 LARGE = 1 << 16  # numbers
@@ -36,7 +36,8 @@ class Graph:
         self, int8: bool = False, around: "Graph | None" = None, compact: bool = True, finest: int = EVERYWHERE
     ) -> None:
         """Where it is int8: `compact`, large matrices that are multiplied in float32 are stored in 8 bits; `finest`,
-        the steps either way of a weight, as many as the CPUs that it may meet can add up."""
+        the steps either way of weights that are multiplied in whole numbers, as many as the CPUs that they may meet can
+        add up."""
         self.int8, self.compact, self.onnx = int8, compact, library()
         self.finest: int = around.finest if around else finest
         self.nodes: list[Any] = []
@@ -94,20 +95,20 @@ class Graph:
 
     def steps(self, name: str, layer: nn.Linear) -> tuple[str, str]:
         if f"{name}.int8" not in self.weights:
-            self.rough(name, layer.weight, turned=True)
+            self.rough(name, layer.weight, True, self.finest)
         return f"{name}.int8", f"{name}.scale"
 
     def kernel(self, name: str, matrix: Tensor) -> str:
         """A layer's matrix, (out, in), as (in, out) in float32."""
         if not self.int8 or not self.compact or matrix.numel() < LARGE:
             return self.weight(f"{name}.weight", matrix.t())
-        self.rough(name, matrix, turned=True)
+        self.rough(name, matrix, True)
         wide = self.op("Cast", f"{name}.int8", to=self.onnx.TensorProto.FLOAT)
         return str(self.op("Mul", wide, f"{name}.scale"))
 
-    def rough(self, name: str, matrix: Tensor, turned: bool) -> None:
+    def rough(self, name: str, matrix: Tensor, turned: bool, finest: int = WITH_WHOLE_SUMS) -> None:
         """A matrix in 8 bits, and what a step of each of its rows is worth."""
-        steps, scale = in_steps(matrix.detach().float(), self.finest)
+        steps, scale = in_steps(matrix.detach().float(), finest)
         self.weights[f"{name}.int8"] = (steps.t() if turned else steps).cpu().numpy()
         self.weights[f"{name}.scale"] = numbers(scale)
 

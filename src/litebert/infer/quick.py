@@ -46,7 +46,7 @@ def quicken(network: Network, precision: str, ends: Ends | None = None) -> Netwo
         raise UserError(f"precision = {precision!r} needs a PyTorch with oneDNN, and this one has none; leave it out")
     if precision == "bf16" and not has_bf16():
         raise UserError(
-            "precision = 'bf16' needs a CPU with AVX512 or avx_ne_convert, and this one has neither; fp32 and int8 work"
+            "precision = 'bf16' needs a CPU that multiplies it (x86: AVX512 or avx_ne_convert); fp32 and int8 work here"
         )
     network.eval().requires_grad_(False)
     network.encoder.embeddings.compute = torch.bfloat16 if precision == "bf16" else torch.float32

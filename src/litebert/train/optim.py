@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from litebert.recipe import OptimizerConfig
 from litebert.strict import UserError
+from litebert.train.sharded import in_parts
 
 
 class Lamb(torch.optim.Optimizer):
@@ -85,7 +85,7 @@ def _like(value: Tensor | float, other: Tensor) -> Tensor | float:
 
 def _local(tensors: Iterable[Tensor | None]) -> list[Tensor]:
     """What this process holds of each: all of it, or its part where weights are sharded."""
-    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors if tensor is not None]
+    return [tensor.to_local() if in_parts(tensor) else tensor for tensor in tensors if tensor is not None]
 
 
 def _blocks(weights: Sequence[Tensor], values: Sequence[Tensor], blocks: int) -> list[Tensor]:
@@ -101,7 +101,7 @@ def _blocks(weights: Sequence[Tensor], values: Sequence[Tensor], blocks: int) ->
 
 def _first_row(weight: Tensor) -> int:
     """Which row of the whole weight this process's part begins with."""
-    if not isinstance(weight, DTensor):
+    if not in_parts(weight):
         return 0
     mesh = weight.device_mesh
     share = -(-weight.shape[0] // mesh.size())  # FSDP cuts rows as `torch.chunk` does
@@ -111,7 +111,7 @@ def _first_row(weight: Tensor) -> int:
 def _norms(parts: list[Tensor], like: Tensor) -> Tensor:
     """‖part‖ of each, over all processes where `like` is sharded."""
     norms = torch.stack(torch._foreach_norm(parts))
-    if isinstance(like, DTensor):
+    if in_parts(like):
         norms = norms.square()
         dist.all_reduce(norms, group=like.device_mesh.get_group())
         norms = norms.sqrt()

@@ -2,7 +2,7 @@
 
 A vocabulary is wide: the probabilities of a batch would be gigabytes, several times over. So they are made for some
 pieces at a time, and since the slope of this loss is known (the student's shares less the teacher's), it is made there
-and then: nothing of the vocabulary's width is kept for the backward pass, and nothing is computed twice.
+and then: no piece's probabilities are kept for the backward pass, only the gradients, and nothing is computed twice.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from litebert.model.heads import MaskedLM, Network, widened
 
@@ -44,12 +45,18 @@ class Followed(torch.autograd.Function):
             torch.mm(slope, table, out=d_mine[some])
             d_table += slope.T @ mine[some]
             d_bias += slope.sum(0, dtype=wide)
-        ctx.save_for_backward(d_mine, d_table.to(table.dtype), d_bias.to(bias.dtype))
+        ctx.save_for_backward(d_mine, d_table, d_bias)
+        ctx.types = mine.dtype, table.dtype, bias.dtype
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        return *(each * slopes[0].to(each.dtype) for each in ctx.saved_tensors), None, None, None
+        """What the loss weighs is one over thousands of pieces: it meets them in float32 or wider."""
+        found = [
+            (widened(each) * slopes[0]).to(dtype) for each, dtype in zip(ctx.saved_tensors, ctx.types, strict=True)
+        ]
+        return *found, None, None, None
 
 
 def soft_targets(

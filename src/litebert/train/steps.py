@@ -10,10 +10,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from litebert.train.optim import Lamb, clip_gradients
+from litebert.train.sharded import is_sharded
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def one_step(
 
 def _exchange(model: nn.Module, last: bool) -> AbstractContextManager[object]:
     """Gradients travel between processes with the last part of an update only."""
-    if isinstance(model, FSDPModule):
+    if is_sharded(model):
         model.set_requires_gradient_sync(last)
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()

@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from litebert.config import HeadConfig, ModelConfig
@@ -17,6 +15,7 @@ from litebert.recipe import OptimizerConfig, RunConfig, TuneConfig
 from litebert.train.objective import PRECISIONS, Objective, build_objective
 from litebert.train.optim import Lamb, build_optimizer
 from litebert.train.processes import Processes
+from litebert.train.sharded import in_parts
 
 State = dict[str, Tensor]
 
@@ -68,7 +67,9 @@ def assemble(
     compiled = is_compiled(run, processes)
     objective = build_objective(network.to(processes.device), precision, compiled, run.checkpointing, made)
     model: nn.Module = objective.train()
-    if is_sharded(run, processes):
+    if wants_parts(run, processes):
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
         if not start.config.one_layer:  # a layer that all depths share stays whole while it is used
             for part in (*network.encoder.trunk.attention, *network.encoder.trunk.ffn):
                 fully_shard(part)
@@ -83,13 +84,13 @@ def assemble(
     return Trainee(network, model, stepper, exchanged if processes.ranks > 1 else 0)
 
 
-def is_sharded(run: RunConfig, processes: Processes) -> bool:
+def wants_parts(run: RunConfig, processes: Processes) -> bool:
     return processes.ranks > 1 and run.parallel == "fsdp"
 
 
 def is_compiled(run: RunConfig, processes: Processes) -> bool:
     return run.compile == "on" or (
-        run.compile == "auto" and processes.device.type == "cuda" and not is_sharded(run, processes)
+        run.compile == "auto" and processes.device.type == "cuda" and not wants_parts(run, processes)
     )
 
 
@@ -103,13 +104,15 @@ def restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
     tensor = tensor.to(parameter.device, parameter.dtype)
-    if isinstance(parameter, DTensor):
+    if in_parts(parameter):
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(tensor, parameter.device_mesh, parameter.placements)
     return tensor.clone()
 
 
 def _whole(tensor: Any) -> Tensor:
-    whole: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    whole: Tensor = tensor.full_tensor() if in_parts(tensor) else tensor
     return whole.detach().to("cpu", copy=True).contiguous()
 
 
