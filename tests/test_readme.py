@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 QUICKER = {  # measurements, here only shown to run
@@ -53,15 +55,14 @@ def test_the_readme_has_commands_and_snippets():
 @pytest.mark.parametrize(("kind", "text"), list(steps()))
 def test_it_runs_as_written(kind, text, folder):
     if kind == "python":
-        command = [sys.executable, "-c", text]
+        done = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True)
     else:
         words = shlex.split(text)[1:]
         if words[:2] in (["bench", "serve"], ["bench", "hostile"]):
             pytest.importorskip("fastapi")
         elif "bench" in words:
             pytest.importorskip("transformers")
-        command = [sys.executable, "-m", "litebert", *words, *QUICKER.get(" ".join(words[:2]), [])]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        done = forked.run([*words, *QUICKER.get(" ".join(words[:2]), [])], folder)
     assert done.returncode == 0, done.stderr
 
 

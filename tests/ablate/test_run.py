@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from litebert.config import UserError
 from litebert.infer.model import load
 from litebert.train import pretrain as pretraining
 from litebert.train.pretrain import Stopped, signals
+from tests.ablate.conftest import TWO
 
 
 def quiet(_):
@@ -83,8 +85,23 @@ def test_a_finished_cell_is_never_run_again(job, monkeypatch):
     assert not (made.folder("own", 0) / "pretrain" / "checkpoints").exists()
 
 
+@pytest.fixture(scope="module")
+def made_once(text, tmp_path_factory):
+    """A table of one cell and two seeds, whose folder is copied for each test."""
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "two.toml").write_text(TWO)
+    settings = {"seeds": 2, "cells": ["shared"], "device": "cpu"}
+    run_all(new_job(str(folder / "two.toml"), "smoke", folder / "out", str(text / "shards"), **settings), quiet)
+    return folder / "out"
+
+
 class TestWhatAnotherTableHas:
     """The same cells under other names, in a table that asks for one more column."""
+
+    @pytest.fixture
+    def first(self, job, made_once, tmp_path):
+        shutil.copytree(made_once, tmp_path / "out")
+        return job(cells=["shared"])
 
     @pytest.fixture
     def second(self, recipe, text, tmp_path):
@@ -101,9 +118,7 @@ class TestWhatAnotherTableHas:
 
         return make
 
-    def test_is_taken_and_not_trained_again(self, job, second, tmp_path, monkeypatch):
-        first = job(cells=["shared"])
-        run_all(first, quiet)
+    def test_is_taken_and_not_trained_again(self, first, second, tmp_path, monkeypatch):
         begun, real, lessons, teach = [], pretraining.train, [], once.finetune_seeds
         monkeypatch.setattr(pretraining, "train", lambda s, *r: begun.append(s.recipe.model.sharing) or real(s, *r))
         monkeypatch.setattr(once, "finetune_seeds", lambda r, *rest: lessons.append(r) or teach(r, *rest))
@@ -117,9 +132,7 @@ class TestWhatAnotherTableHas:
         table = tabulate(made, results(made))
         assert "Taken from another table, where they were trained alike: all (out, cell shared)." in table.notes
 
-    def test_is_not_taken_where_a_setting_differs_or_it_failed(self, job, second, tmp_path):
-        first = job(cells=["shared"])
-        run_all(first, quiet)
+    def test_is_not_taken_where_a_setting_differs_or_it_failed(self, first, second, tmp_path):
         made = second(others=[tmp_path / "out"], sets=["model.heads=2"], cells=["all"])
         run_all(made, quiet)
         assert "taken" not in results(made)["all"][0]
@@ -129,9 +142,7 @@ class TestWhatAnotherTableHas:
         run_all(again, quiet)
         assert "taken" not in results(again)["all"][0]
 
-    def test_nor_what_was_made_elsewhere_or_with_another_seed(self, job, second, tmp_path):
-        first = job(cells=["shared"])
-        run_all(first, quiet)
+    def test_nor_what_was_made_elsewhere_or_with_another_seed(self, first, second, tmp_path):
         file = first.folder("shared", 0) / RESULT
         result = json.loads(file.read_text())
         file.write_text(json.dumps(result | {"where": result["where"] | {"device": "an abacus"}}))
@@ -141,14 +152,12 @@ class TestWhatAnotherTableHas:
         assert "taken" not in results(made)["all"][0]
         assert any("was trained alike, on text in the same place" in line.get("text", "") for line in told)
         file.write_text(json.dumps(result))
-        later = replace(second(others=[tmp_path / "out"], sets=["run.seed=1"], cells=["all"]), to=tmp_path / "third")
+        later = replace(second(others=[tmp_path / "out"], sets=["run.seed=5"], cells=["all"]), to=tmp_path / "third")
         run_all(later, quiet)
         assert "taken" not in results(later)["all"][0]
 
-    def test_a_task_that_was_taught_otherwise_is_taught_here(self, job, second, tmp_path):
+    def test_a_task_that_was_taught_otherwise_is_taught_here(self, first, second, tmp_path):
         """The same model: run.seed and the number of the seed make up for each other, but not for the lesson."""
-        first = job(cells=["shared"], seeds=2)
-        run_all(first, quiet)
         made = second(others=[tmp_path / "out"], sets=["run.seed=1"], cells=["all"])
         run_all(made, quiet)
         found = results(made)["all"][0]
@@ -158,8 +167,7 @@ class TestWhatAnotherTableHas:
         theirs = json.loads((first.folder("shared", 1) / "tasks" / "authors.json").read_text())
         assert ours["recipe"]["tune"]["seed"] + 1 == theirs["recipe"]["tune"]["seed"]
 
-    def test_killed_while_it_is_brought_nothing_of_it_is_believed(self, job, second, tmp_path, monkeypatch):
-        run_all(job(cells=["shared"]), quiet)
+    def test_killed_while_it_is_brought_nothing_of_it_is_believed(self, first, second, tmp_path, monkeypatch):
         made = second(others=[tmp_path / "out"], cells=["all"])
 
         class Killed(BaseException):
@@ -177,8 +185,7 @@ class TestWhatAnotherTableHas:
         run_all(alone, quiet)
         assert "taken" not in results(alone)["all"][0]
 
-    def test_where_it_cannot_be_copied_it_is_trained(self, job, second, tmp_path, monkeypatch):
-        run_all(job(cells=["shared"]), quiet)
+    def test_where_it_cannot_be_copied_it_is_trained(self, first, second, tmp_path, monkeypatch):
 
         def full(*_, **__):
             raise OSError(28, "No space left on device")

@@ -1,6 +1,5 @@
 """One process, several, and several parts of a batch: the same losses and the same weights."""
 
-import multiprocessing
 import os
 import signal
 import socket
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from litebert.recipe import apply_sets, to_toml
+from tests import forked
 from tests.train import worker
 from tests.train.conftest import metrics
 
@@ -21,8 +21,7 @@ from tests.train.conftest import metrics
 def spread(tmp_path, table):
     """spread('name', 2, run={…}): the folder of a run by two processes, told what torchrun would tell them. They are
     forked from one that has imported everything: torchrun, and each import, take seconds."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([worker.__name__])
+    context = forked.context()
 
     def run(name, count, *more, phases=None, **sections):
         recipe, folder = tmp_path / f"{name}.toml", tmp_path / name

@@ -55,14 +55,15 @@ def test_loss_and_every_gradient_are_those_of_autograd(two, at_once, temperature
 
 def test_in_bf16_the_weight_of_the_loss_is_not_rounded(two):
     """One over thousands of pieces has more digits than bf16."""
+    torch.manual_seed(0)
     student, teacher = (net.bfloat16() for net in two)
-    mine, theirs = (torch.randn(64, net.config.hidden_size, dtype=torch.bfloat16) for net in (student, teacher))
+    mine, theirs = (torch.randn(256, net.config.hidden_size, dtype=torch.bfloat16) for net in (student, teacher))
     slopes = []
     for weight in (1.0, 1 / 31_001):
         states = mine.clone().requires_grad_()
-        (soft_targets(student, teacher, states, theirs, torch.arange(64), 2.0) * weight).backward()
+        (soft_targets(student, teacher, states, theirs, torch.arange(256), 2.0) * weight).backward()
         slopes.append(states.grad.double().norm().item() / weight)
-    assert slopes[1] == pytest.approx(slopes[0], rel=5e-4)
+    assert slopes[1] == pytest.approx(slopes[0], rel=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -1,15 +1,14 @@
-"""A run in one of several processes: by `torchrun`, or in a process that was forked where all of this is imported."""
+"""A run in one of several processes."""
 
 import os
-import sys
 from pathlib import Path
 
 import torch
-import torch.distributed.fsdp  # so that whoever is forked here has it
 
 from litebert.recipe import load_recipe
 from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
+from tests.forked import speak_into
 
 
 def work(recipe: str, folder: str, *more: str) -> None:
@@ -21,10 +20,5 @@ def work(recipe: str, folder: str, *more: str) -> None:
 def forked(environment: dict[str, str], told: str, *words: str) -> None:
     """What it says goes to a file."""
     os.environ.update(environment)
-    with open(told, "w") as file:
-        os.dup2(file.fileno(), 2)
+    speak_into(Path(told), 2)
     work(*words)
-
-
-if __name__ == "__main__":
-    work(*sys.argv[1:])
