@@ -184,7 +184,7 @@ def take(job: Job, name: str, seed: int, where: dict[str, Any], say: Say) -> Non
     """From another table, if it has what this cell would become. What rests on other cells is made here."""
     planned, folder = job.planned(name), job.folder(name, seed)
     if job.others and not planned.cell.needs:
-        recipe = resolve(recipe_of(job, planned, seed), Processes(pick_device(job.device)))
+        recipe = resolve(whole_recipe(job, planned, seed), Processes(pick_device(job.device)))
         model = folder / "pretrain" / MODEL
         asked = {
             task: wanted(lesson_of(lesson, model, seed), 1)
@@ -230,7 +230,7 @@ def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dic
         yield f"task:{task}", learned(job, planned, seed, model, task, recipe_of, say)
 
 
-def recipe_of(job: Job, planned: Planned, seed: int) -> Recipe:
+def whole_recipe(job: Job, planned: Planned, seed: int) -> Recipe:
     """With its seed and its folders."""
     cell, recipe = planned.cell, seeded(planned.recipe, seed)
     shards = job.more if cell.text == "more" else job.shards
@@ -248,7 +248,7 @@ def trained(job: Job, planned: Planned, seed: int, say: Say) -> dict[str, Any]:
     """Pre-train, or go on with it; what the held-out documents say of the finished model."""
     folder = job.folder(planned.name, seed) / "pretrain"
     with joined(job.device) as processes:
-        return pretrain(recipe_of(job, planned, seed), folder, True, processes, say).get("protocol", {})  # type: ignore[no-any-return]
+        return pretrain(whole_recipe(job, planned, seed), folder, True, processes, say).get("protocol", {})  # type: ignore[no-any-return]
 
 
 def _lines(file: Path, kind: str) -> list[dict[str, Any]]:
