@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from litebert.ablate.once import RESULT, SETTINGS, Say, write_json
 from litebert.config import UserError
 from litebert.files import read_json
 from litebert.recipe import Recipe, load_recipe
-from litebert.train.run import MODEL, RECIPE, flat
+from litebert.train.run import MODEL, RECIPE, differences
 
 TAKEN = "taken.txt"  # inside the run: whose it was
 QUIET = {"workers", "log_every", "save_every", "keep", "most_skips"}  # change neither a result nor its time
@@ -21,7 +20,7 @@ def check_reused(folders: Sequence[Path]) -> None:
     """A folder without a table is a mistyped name, and would cost all that it was to save."""
     for folder in folders:
         if not any(folder.glob(f"*/seed-*/{SETTINGS}")):
-            raise UserError(f"--reuse {folder}: no table was begun there")
+            raise UserError(f"--reuse {folder}: no table was begun there; give the folder that its --to named")
 
 
 def taken_from(folder: Path) -> str:
@@ -54,12 +53,8 @@ def reuse(
                     return
                 say({"kind": "note", "text": f"trained already, in {said}"})
                 return
-    say(
-        {
-            "kind": "note",
-            "text": f"nothing in {', '.join(map(str, others))} was trained alike, on text in the same place",
-        }
-    )
+    where_looked = ", ".join(map(str, others))
+    say({"kind": "note", "text": f"nothing in {where_looked} was trained alike, on text in the same place"})
 
 
 def alike(source: Path, recipe: Recipe, where: Where) -> bool:
@@ -69,9 +64,7 @@ def alike(source: Path, recipe: Recipe, where: Where) -> bool:
     result = read_json(source / RESULT)
     if result["failed"] or result.get("where") != where:
         return False
-    ours, theirs = (flat(asdict(each), plain=False) for each in (recipe, load_recipe(str(run / RECIPE))))
-    differ = [key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)]
-    return not any(key.split(".")[-1] not in QUIET for key in differ)
+    return not differences(recipe, load_recipe(str(run / RECIPE)), QUIET)
 
 
 def bring(source: Path, to: Path, lessons: Mapping[str, Mapping[str, Any]], said: str) -> None:

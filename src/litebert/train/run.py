@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -248,10 +248,12 @@ def read_checkpoint(folder: Path) -> tuple[ModelConfig, dict[str, Tensor], dict[
     return config, weights, moments, read_json(folder / "state.json")
 
 
-def differences(ours: Recipe | TuneRecipe, theirs: Recipe | TuneRecipe) -> list[str]:
-    """Settings that decide the result and differ, as `section.key`."""
+def differences(
+    ours: Recipe | TuneRecipe, theirs: Recipe | TuneRecipe, but: Container[str] = frozenset(HOW)
+) -> list[str]:
+    """Settings that differ, as `section.key`, `but` for some keys: those that do not decide the result."""
     a, b = (flat(asdict(recipe), plain=False) for recipe in (ours, theirs))
-    return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.split(".")[-1] not in HOW]
+    return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.split(".")[-1] not in but]
 
 
 def flat(table: Mapping[str, Any], plain: bool = True, above: str = "") -> dict[str, Any]:
