@@ -4,6 +4,7 @@ one process writes others leave alone."""
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,20 @@ def replace_file(path: Path, data: bytes) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def copy_folder(folder: Path, to: Path) -> None:
+    """The copy appears, or takes the place of another, when it is whole."""
+    partial = to.with_name(f".{to.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        shutil.copytree(folder, partial)
+        shutil.rmtree(to, ignore_errors=True)
+        os.replace(partial, to)
+    except OSError as problem:  # of several files: each with what happened to it
+        raise UserError(f"cannot copy {folder} to {to}: {first_line(problem)}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager

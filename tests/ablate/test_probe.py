@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from litebert.ablate import probe
-from litebert.ablate.probe import fit, pair_vectors, probe_pairs, read_states
+from litebert.ablate.probe import STRENGTHS, fit, logistic, pair_vectors, probe_pairs, read_states
 from litebert.config import HeadConfig, ModelConfig
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.pack import pack
@@ -62,6 +62,20 @@ def test_a_penalty_is_chosen_where_vectors_outnumber_examples():
     labels = (x[:, 0] + 0.5 * torch.randn(400, generator=generator) > 0).long()
     _, strength = fit(x[:150], labels[:150])
     assert strength > min(probe.STRENGTHS)
+
+
+@pytest.mark.parametrize("strength", STRENGTHS)
+def test_the_least_loss_is_found_in_few_rounds_though_vectors_are_nearly_alike(strength, monkeypatch):
+    monkeypatch.setattr(probe, "ROUNDS", 30)
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.randn(800, 60, generator=drawn) @ (torch.randn(60, 60, generator=drawn) * torch.logspace(0, -3, 60))
+    x = (x - x.mean(0)) / x.std(0)
+    labels = (torch.rand(800, generator=drawn) < torch.sigmoid(x[:, 0] + x[:, 1])).long()
+    weight, bias = logistic(x, labels, strength, torch.linalg.eigh(x.T @ x / 3200))
+    wrong = torch.sigmoid(x.double() @ weight.double() + bias) - labels
+    slope = x.double().T @ wrong / len(x) + strength * weight
+    assert slope.abs().max() < 2e-4
+    assert wrong.mean().abs() < 2e-4
 
 
 def test_it_learns_from_the_train_part_and_is_scored_on_the_held_out_one(model, text, monkeypatch):

@@ -186,9 +186,12 @@ class TestWhatAnotherTableHas:
         assert "taken" not in results(alone)["all"][0]
 
     def test_where_it_cannot_be_copied_it_is_trained(self, first, second, tmp_path, monkeypatch):
+        real = shutil.copytree
 
-        def full(*_, **__):
-            raise OSError(28, "No space left on device")
+        def full(source, *rest, **more):
+            if source.name == "pretrain":
+                raise OSError(28, "No space left on device")
+            return real(source, *rest, **more)
 
         monkeypatch.setattr("litebert.ablate.reuse.shutil.copytree", full)
         told = []

@@ -439,6 +439,22 @@ def test_seeds_are_scored_on_the_same_examples(toy, tmp_path):
     assert [each.key for each in read_lesson(other, load(toy)).dev] != held[0]
 
 
+def test_what_was_cut_for_one_seed_serves_the_next_unless_anything_differs(toy, tmp_path):
+    rows = [row | {"review": f"{row['review']} {row['review']}"} for row in classes(100)]
+    file = write_rows(tmp_path / "a.csv", rows)
+    task = TaskConfig(train=str(file), texts=("review",), label=("stars",))
+
+    def made(seed=0, **other):
+        return read_lesson(TuneRecipe(model=str(toy), task=task, tune=TuneConfig(seed=seed), **other), load(toy)).train
+
+    first = made()
+    assert made(seed=1) is first
+    shorter = made(reading=Reading(length=8))
+    assert max(unit.pieces for unit in shorter) == 8 < max(unit.pieces for unit in first)
+    write_rows(file, classes(100, seed=1))
+    assert [unit.ids[0].tolist() for unit in made()] != [unit.ids[0].tolist() for unit in first]
+
+
 def test_a_checkpoint_of_a_run_that_goes_on_knows_its_task(toy, tmp_path, monkeypatch):
     from litebert.train import finetune as module
 

@@ -18,17 +18,16 @@ import numpy as np
 import torch
 from torch.nn.attention import sdpa_kernel
 
-from litebert.files import replace_file
+from litebert.files import copy_folder, replace_file
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import Asked, listen
 from litebert.model.packing import to_device
-from litebert.model.weights import read_file, read_our_config
 from litebert.recipe import Phase, TuneRecipe
 from litebert.strict import UserError
 from litebert.tasks.answers import Answers, best_threshold, decide, scores
 from litebert.tasks.features import Unit
-from litebert.tasks.taught import Taught, read_taught
+from litebert.tasks.taught import Taught
 from litebert.train.capture import Replay
 from litebert.train.dial import check_dial, drawn
 from litebert.train.lesson import Lesson, class_weights, guide_of, layer_scale, pupil, read_lesson
@@ -324,15 +323,10 @@ def save(seat: Seat, progress: Progress) -> None:
 
 def finish(seat: Seat, progress: Progress) -> dict[str, Any]:
     """The best model of the run in a folder of its own, and its scores once more as the last line."""
-    folder = seat.run.folder / BEST
-    config, heads = read_our_config(folder)
-    taught = read_taught(folder, heads, config.positions)
     found = [line for line in seat.run.lines() if line["kind"] == "dev" and line["step"] == progress.best_step]
     line = {"kind": "final", "step": progress.step, "best_step": progress.best_step, "scores": found[-1]["scores"]}
     seat.tell(line)
-    final = seat.run.finish((config, heads, read_file(folder / "model.safetensors")), seat.lesson.tokenizer, taught)
-    seat.run.drop(BEST)
-    seat.say({"kind": "note", "text": f"the model is in {final}"})
+    seat.say({"kind": "note", "text": f"the model is in {seat.run.rename(BEST, MODEL)}"})
     return line
 
 
@@ -361,7 +355,7 @@ def finetune_seeds(recipe: TuneRecipe, folder: Path, seeds: int, resume: bool, d
         }
         for at, (name, values) in enumerate(table.items())
     }
-    load(folder / f"seed-{lines[best]['seed']}" / MODEL).save(folder / MODEL)
+    copy_folder(folder / f"seed-{lines[best]['seed']}" / MODEL, folder / MODEL)
     ran = {"kind": "seeds", "seeds": [line["seed"] for line in lines], "best_seed": lines[best]["seed"]}
     replace_file(folder / "seeds.json", (json.dumps(ran | {"scores": summary}, indent=1) + "\n").encode())
     return ran | {"scores": summary}

@@ -1,5 +1,6 @@
 """A recipe for fine-tuning -> what the run begins with: examples as units, and a network with the head they need."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,9 @@ from litebert.tasks.own import infer_task, read_own
 from litebert.tasks.read import benchmark, hold_out, missing_classes, read_split
 from litebert.tasks.taught import Taught, suited
 from litebert.text.tokenizer import Tokenizer
+
+MANY = 100_000  # examples: more are not kept for another run
+_cut: deque[tuple[tuple[object, ...], list[Example], list[Unit]]] = deque(maxlen=2)  # the last ones
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,21 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     lacking = missing_classes(task, dev)
     if lacking:
         notes.append(f"nothing to score of {', '.join(map(repr, lacking[:5]))}: the scores say nothing of it")
-    made = list(units(model.tokenizer, task, train, taught.reading))
+    made = cut_once(model.tokenizer, taught, train)
     notes += [*_cuts(made, taught, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
     return Lesson(taught, model.tokenizer, made, dev, tuple(notes))
+
+
+def cut_once(tokenizer: Tokenizer, taught: Taught, examples: list[Example]) -> list[Unit]:
+    """The same examples are not cut into pieces again for another seed, or another model that reads the same pieces."""
+    how = (tokenizer.checksum, tokenizer.roles, taught)
+    for kept, before, made in _cut:
+        if kept == how and before == examples:
+            return made
+    made = list(units(tokenizer, taught.task, examples, taught.reading))
+    if len(examples) <= MANY:
+        _cut.append((how, examples, made))
+    return made
 
 
 def task_of(config: TaskConfig) -> Task:

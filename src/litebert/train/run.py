@@ -95,8 +95,13 @@ class Run:
         """What the run has said so far."""
         return [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
 
-    def drop(self, name: str) -> None:
-        shutil.rmtree(self.folder / name, ignore_errors=True)
+    def rename(self, name: str, to: str) -> Path:
+        """In one moment."""
+        shutil.rmtree(self.folder / to, ignore_errors=True)
+        try:
+            return (self.folder / name).rename(self.folder / to)
+        except OSError as problem:
+            raise self.trouble(to, problem) from None
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.folder / RECIPE))
