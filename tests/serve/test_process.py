@@ -7,9 +7,11 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from litebert.cli import app
@@ -194,6 +196,28 @@ class TestCommand:
             load_all([f"a={folders['tag']}", f"a={folders['classify']}"])
         with pytest.raises(UserError, match="' x' cannot name a model"):
             named(" x=runs/mine")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads as Linux shows them")
+def test_loading_leaves_no_helpers_that_would_put_those_of_the_answers_to_sleep(monkeypatch):
+    """With more of OpenMP's threads than cores, all of them sleep after each product: a sixth of the throughput."""
+    threads, tasks = 7, Path("/proc/self/task")  # more than anything else here has begun
+
+    def multiply(*_):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        torch.rand(800, 800) @ torch.rand(800, 800)
+        torch.rand(1 << 22).exp_()
+        torch.set_num_threads(before)
+        return {"at work": len(list(tasks.iterdir()))}
+
+    monkeypatch.setattr("litebert.serve.models._load_all", multiply)
+    before = len(list(tasks.iterdir()))
+    assert load_all(["any"])["at work"] >= before + threads
+    late = time.monotonic() + 10
+    while len(list(tasks.iterdir())) > before and time.monotonic() < late:
+        time.sleep(0.01)
+    assert len(list(tasks.iterdir())) <= before
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
