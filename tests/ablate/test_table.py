@@ -5,6 +5,7 @@ import io
 import json
 import math
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from litebert.ablate.grid import Finding
 from litebert.ablate.run import SETTINGS, results
 from litebert.ablate.table import Column, Figure, budget, judge, pooled, rule, tabulate
-from litebert.ablate.write import as_csv, markdown, picture, write_table
+from litebert.ablate.write import as_csv, markdown, picture, tells, write_table
 
 ACCURACY = Column("masked", "masked accuracy", "MLM", "percent")
 
@@ -161,6 +162,17 @@ def test_the_picture_has_a_panel_a_column(filled):
     wide, _ = struct.unpack(">II", picture(table)[16:24])
     assert picture(table)[:4] == b"\x89PNG"
     assert wide > 4 * 300  # parameters, masked, the task and the mean of the tasks
+
+
+def test_what_is_the_same_in_all_cells_has_no_panel(recipe, job):
+    recipe.write_text(recipe.read_text().replace('"parameters", "masked"', '"steps", "masked"'))
+    made = job()
+    for name, masked in (("shared", 0.4), ("own", 0.5)):
+        store(made, name, 0, steps=(1200, 0.0), masked=(masked, 0.01))
+    table = tabulate(made, results(made))
+    assert [column.key for column in table.columns if tells(table, column)] == ["masked"]
+    alone = replace(table, rows=table.rows[:1])
+    assert [column.key for column in alone.columns if tells(alone, column)] == ["steps", "masked"]
 
 
 def test_speeds_and_changes_are_relative_to_their_cell(recipe, job):

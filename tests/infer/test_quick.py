@@ -100,8 +100,11 @@ def test_equally_long_sequences_of_a_shared_layer_run_in_onnxruntimes_loop(shape
         assert len(calls) == 6 + (shape[0] == 1)  # of several, one shorter: layer by layer
 
 
-@pytest.mark.parametrize(("precision", "count"), [("int8", 3), ("fp32", 2)])
-def test_float32_goes_through_the_loop_for_few_pieces(precision, count, small, monkeypatch):
+@pytest.mark.parametrize(("precision", "avx2", "count"), [("int8", False, 3), ("fp32", False, 2), ("fp32", True, 3)])
+def test_float32_goes_through_the_loop_for_few_pieces_but_where_avx2_is_the_best(
+    precision, avx2, count, small, monkeypatch
+):
+    monkeypatch.setattr("litebert.infer.loop.has_avx2_only", lambda: avx2)
     network, quick = pair(small("albert", init_std=0.05))
     calls = heard(quicken(quick, precision), monkeypatch)
     with torch.no_grad():
@@ -262,8 +265,9 @@ def folder(tmp_path_factory):
     return where
 
 
-@pytest.mark.parametrize(("precision", "count"), [("int8", 3), ("fp32", 2)])
-def test_a_single_text_goes_through_the_loop_without_what_fills_it_up(folder, precision, count, monkeypatch):
+@pytest.mark.parametrize(("precision", "avx2", "count"), [("int8", False, 3), ("fp32", False, 2), ("fp32", True, 3)])
+def test_a_single_text_goes_through_the_loop_without_what_fills_it_up(folder, precision, avx2, count, monkeypatch):
+    monkeypatch.setattr("litebert.infer.loop.has_avx2_only", lambda: avx2)
     plain, quick = load(folder), load(folder, precision=precision)
     calls = heard(quick.network, monkeypatch)
     one, two = " ".join(WORDS[:3]), " ".join(WORDS[:9])

@@ -135,7 +135,7 @@ def number(printed: Any) -> float | None:
 
 def picture(table: Table) -> bytes:
     """A panel a column: ours with twice its error, the paper's beside it on an axis of its own."""
-    drawn = [column for column in table.columns if any(column.key in row.figures for row in table.rows)]
+    drawn = [column for column in table.columns if tells(table, column)]
     across = min(WIDE, max(1, len(drawn)))
     down = max(1, -(-len(drawn) // WIDE))
     figure = new_figure(4.2 * across, (1.6 + 0.32 * len(table.rows)) * down)
@@ -146,6 +146,12 @@ def picture(table: Table) -> bytes:
         _panel(place, table.rows, column)
     figure.suptitle(f"{table.title} ({table.scale})")
     return drawn_as(figure)
+
+
+def tells(table: Table, column: Column) -> bool:
+    """Whether it is worth a panel: what is exactly the same in all cells stands in the table."""
+    found = [row.figures[column.key] for row in table.rows if column.key in row.figures]
+    return len({(each.value, each.error) for each in found}) > (len(found) > 1)
 
 
 def _panel(place: Any, rows: Sequence[Row], column: Column) -> None:

@@ -17,6 +17,11 @@ def finest() -> int:
     return WITH_WHOLE_SUMS if platform.machine().lower() not in ("x86_64", "amd64") or vnni() else EVERYWHERE
 
 
+def has_avx2_only() -> bool:
+    """Whether this is an x86 without AVX512."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
+
+
 @cache
 def has_bf16() -> bool:
     """Whether oneDNN multiplies in bf16 here: on x86, with AVX512 or avx_ne_convert."""

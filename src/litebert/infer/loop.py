@@ -1,7 +1,8 @@
 """An encoder whose layers are all one -> an ONNX graph that runs that layer in a loop, and onnxruntime to run it.
 
 Where sequences are equally long onnxruntime's int8 is quicker than oneDNN's through PyTorch: most of all for a single
-short text, where a call of PyTorch costs more than its work. There float32 is quicker as well (`litebert bench infer`).
+short text, where a call of PyTorch costs more than its work. There float32 is quicker as well; on an x86
+without AVX512 it is for every size (`litebert bench infer`).
 """
 
 import sys
@@ -15,14 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from litebert.config import UserError
-from litebert.infer.cpu import finest
+from litebert.infer.cpu import finest, has_avx2_only
 from litebert.infer.first import Factors
 from litebert.infer.graph import MICROSOFT, Graph, Rows
 from litebert.model.encoder import Encoder
 from litebert.model.layers import FeedForward, SelfAttention
 from litebert.model.packing import Boundaries
 
-FEW = 32  # pieces, up to which float32 gains by it
+FEW = 32  # pieces, up to which float32 gains by it, but for a CPU whose best is AVX2
 SMALL = 1 << 24  # numbers of a layer, up to which float32 is worth keeping a second time for that
 FAR = float(np.finfo(np.float32).min)
 
@@ -123,7 +124,7 @@ class Looped:
     def __init__(self, encoder: Encoder, int8: bool, apart: Factors) -> None:
         config, graph = encoder.config, Graph(int8, compact=False, finest=finest())
         self.words = encoder.embeddings.words.weight.detach()
-        self.longest, self.most = config.positions, sys.maxsize if int8 else FEW
+        self.longest, self.most = config.positions, sys.maxsize if int8 or has_avx2_only() else FEW
         wide: tuple[str, str, int] = ("batch", "length", config.embedding_size)
         inputs: dict[str, Any] = {"states_in": wide, "passes": ()}
         if config.token_types:
