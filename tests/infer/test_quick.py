@@ -92,12 +92,29 @@ def test_equally_long_sequences_of_a_shared_layer_run_in_onnxruntimes_loop(shape
             wide = given if given is None else given.view(shape)
             whole = quick.encoder(ids, None, wide, passes=passes)  # the same sequences, not packed
             torch.testing.assert_close(whole.reshape(near.shape), near)
-        assert len(calls) == 6
-        mask = torch.ones_like(ids)
-        mask[-1, 5:] = 0
-        row, boundaries = pack(ids, mask)
-        quick.encoder(row, boundaries=boundaries)
-        assert len(calls) == 6 + (shape[0] == 1)  # of several, one shorter: layer by layer
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize(("precision", "avx2", "count"), [("int8", False, 3), ("fp32", True, 3), ("fp32", False, 0)])
+def test_others_run_there_in_parts_of_equal_length_where_any_size_gains(precision, avx2, count, small, monkeypatch):
+    monkeypatch.setattr("litebert.infer.loop.has_avx2_only", lambda: avx2)
+    network, quick = pair(small("albert", init_std=0.05))
+    calls = heard(quicken(quick, precision), monkeypatch)
+    sizes = (7, 7, 4, 7)
+    row, types = torch.randint(5, 50, (sum(sizes),)), torch.arange(sum(sizes)) % 2
+    with torch.no_grad():
+        exact, near = (
+            each.encoder(row, None, types, boundaries=Boundaries.of(sizes), passes=2) for each in (network, quick)
+        )
+        assert len(calls) == count
+        assert near.shape == exact.shape
+        assert (near - exact).abs().max() < NEAR[precision] * exact.abs().max()
+        if count:
+            alone = quick.encoder(row[14:18], None, types[14:18], boundaries=Boundaries.of([4]), passes=2)
+            assert torch.equal(near[14:18], alone)  # of another length than all others: they change nothing
+        with_empty = Boundaries.of((7, 7, 0, 4, 7), empty=True)
+        again = quick.encoder(row, None, types, boundaries=with_empty, passes=2)
+    torch.testing.assert_close(again, near)
 
 
 @pytest.mark.parametrize(("precision", "avx2", "count"), [("int8", False, 3), ("fp32", False, 2), ("fp32", True, 3)])
@@ -265,7 +282,7 @@ def folder(tmp_path_factory):
     return where
 
 
-@pytest.mark.parametrize(("precision", "avx2", "count"), [("int8", False, 3), ("fp32", False, 2), ("fp32", True, 3)])
+@pytest.mark.parametrize(("precision", "avx2", "count"), [("int8", False, 5), ("fp32", False, 2), ("fp32", True, 5)])
 def test_a_single_text_goes_through_the_loop_without_what_fills_it_up(folder, precision, avx2, count, monkeypatch):
     monkeypatch.setattr("litebert.infer.loop.has_avx2_only", lambda: avx2)
     plain, quick = load(folder), load(folder, precision=precision)

@@ -166,24 +166,20 @@ def state_inputs(network: Network, batch: Batch, passes: int | None = None) -> d
 
 
 def states_of(network: Network, batch: Batch, passes: int | None = None) -> Tensor:
-    even = even_part(network, batch)
-    if even is None:
-        states: Tensor = network.encoder(**state_inputs(network, batch, passes))
-        return states  # (T, H)
-    ids, types = even
-    states = network.encoder(ids, None, types, passes=passes).flatten(0, 1)
-    return F.pad(states, (0, 0, 0, len(batch.input_ids) - len(states)))
+    given, looped = state_inputs(network, batch, passes), getattr(network.encoder, "looped", None)
+    if looped is not None and looped.takes(*(bare := without_fill(network, batch))):
+        given |= dict(zip(("input_ids", "token_type_ids", "boundaries"), bare, strict=True))
+    states: Tensor = network.encoder(**given)
+    fill = len(batch.input_ids) - len(states)
+    return F.pad(states, (0, 0, 0, fill)) if fill else states  # (T, H)
 
 
-def even_part(network: Network, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
-    """The pieces and types of equally long sequences as (N, S), without what fills up, for a network that has a quicker
-    way for them, to which all sizes are alike (`infer/loop.py`)."""
-    looped, pieces = getattr(network.encoder, "looped", None), batch.rows * batch.width
-    if looped is None or int(batch.boundaries.offsets[batch.rows]) != pieces:
-        return None
-    ids, types = batch.input_ids[:pieces].view(batch.rows, -1), types_of(network, batch)
-    types = None if types is None else types[:pieces].view(ids.shape)
-    return (ids, types) if looped.takes(ids, types, None) else None
+def without_fill(network: Network, batch: Batch) -> tuple[Tensor, Tensor | None, Boundaries]:
+    """The pieces, their types and where they end, for a network that has a quicker way, to which all sizes are alike
+    (`infer/loop.py`)."""
+    pieces, types = int(batch.boundaries.offsets[batch.rows]), types_of(network, batch)
+    ends = Boundaries.of(batch.boundaries.lengths[: batch.rows])
+    return batch.input_ids[:pieces], None if types is None else types[:pieces], ends
 
 
 def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> Tensor:

@@ -8,6 +8,7 @@ without AVX512 it is for every size (`litebert bench infer`).
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
@@ -135,17 +136,22 @@ class Looped:
         made = graph.write(inputs, {"states": (*wide[:2], config.hidden_size)})
         self.typed, self.session = bool(config.token_types), open_session(made, alone=False)
 
-    def takes(self, input_ids: Tensor, types: Tensor | None, boundaries: Boundaries | None) -> tuple[int, int] | None:
-        """The size of a batch that can go this way: its sequences are equally long, and nothing is amiss with it."""
+    def takes(
+        self, input_ids: Tensor, types: Tensor | None, boundaries: Boundaries | None
+    ) -> list[tuple[int, int]] | None:
+        """The sizes of the parts in which a batch goes this way, each of equally long sequences that stand together:
+        several only where that gains for any size. None: it goes another way, or something is amiss with it."""
+        if types is not None and types.shape != input_ids.shape:
+            return None
         if boundaries is None:
-            size = input_ids.shape if input_ids.dim() == 2 else (0, 0)
+            parts = [(len(input_ids), input_ids.shape[1])] if input_ids.dim() == 2 else []
         else:
-            size = len(boundaries.offsets) - 1, boundaries.longest
+            parts = [(len(list(same)), length) for length, same in groupby(boundaries.lengths) if length]
             if boundaries.places.shape != input_ids.shape:
                 return None
-        rows, length = size
-        fits = 0 < rows * length == input_ids.numel() <= self.most and length <= self.longest
-        return (rows, length) if fits and (types is None or types.shape == input_ids.shape) else None
+        fits = 0 < sum(rows * length for rows, length in parts) == input_ids.numel() <= self.most
+        fits = fits and max(length for _, length in parts) <= self.longest
+        return parts if fits and (len(parts) == 1 or self.most == sys.maxsize) else None
 
     def __call__(self, input_ids: Tensor, token_type_ids: Tensor | None, passes: int) -> Tensor:
         """Of (batch, length)."""

@@ -14,7 +14,7 @@ import gc
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Literal, cast
 
@@ -78,8 +78,8 @@ def place(network: Network, device: torch.device | str, usual: torch.dtype) -> N
 
 
 class QuickEncoder(Encoder):
-    """What it is made of, with packed layers; sequences that are equally long go through one loop where that is
-    quicker."""
+    """What it is made of, with packed layers; where that is quicker, sequences that are equally long go through one
+    loop."""
 
     def __init__(self, encoder: Encoder, precision: Precision, apart: Factors) -> None:
         nn.Module.__init__(self)
@@ -98,12 +98,19 @@ class QuickEncoder(Encoder):
         passes: int | None = None,
     ) -> Tensor:
         loop = self.looped if attention_mask is None else None
-        size = None if loop is None else loop.takes(input_ids, token_type_ids, boundaries)
-        if loop is None or size is None:
+        sizes = None if loop is None else loop.takes(input_ids, token_type_ids, boundaries)
+        if loop is None or sizes is None:
             return super().forward(input_ids, attention_mask, token_type_ids, boundaries=boundaries, passes=passes)
-        types = None if token_type_ids is None else token_type_ids.view(size)
         times = len(self.trunk.walk(passes)) // self.config.inner_groups
-        return loop(input_ids.view(size), types, times).view(*input_ids.shape, -1)
+        types = [None] * len(sizes) if token_type_ids is None else in_parts(token_type_ids, sizes)
+        made = [loop(*both, times).flatten(0, 1) for both in zip(in_parts(input_ids, sizes), types, strict=True)]
+        return (made[0] if len(made) == 1 else torch.cat(made)).view(*input_ids.shape, -1)
+
+
+def in_parts(row: Tensor, sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """A row of pieces, or a batch, as one batch after the other."""
+    parts = torch.split(row.flatten(), [rows * length for rows, length in sizes])
+    return [part.view(size) for part, size in zip(parts, sizes, strict=True)]
 
 
 class QuickTrunk(Trunk):
