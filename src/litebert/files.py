@@ -32,12 +32,28 @@ def copy_folder(folder: Path, to: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     try:
         shutil.copytree(folder, partial)
-        shutil.rmtree(to, ignore_errors=True)
-        os.replace(partial, to)
+        swap(partial, to)
     except OSError as problem:  # of several files: each with what happened to it
         raise UserError(f"cannot copy {folder} to {to}: {first_line(problem)}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def swap(made: Path, to: Path) -> None:
+    """A folder takes the place of another. Killed in between, the other is there by another name: see `unswap`."""
+    before = to.with_name(f".{to.name}.before")
+    shutil.rmtree(before, ignore_errors=True)
+    if to.exists():
+        to.rename(before)
+    made.rename(to)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def unswap(to: Path) -> None:
+    """What a process that was killed while it swapped folders has left."""
+    before = to.with_name(f".{to.name}.before")
+    if before.exists() and not to.exists():
+        before.rename(to)
 
 
 @contextmanager

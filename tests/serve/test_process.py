@@ -200,7 +200,7 @@ class TestCommand:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads as Linux shows them")
 def test_loading_leaves_no_helpers_that_would_put_those_of_the_answers_to_sleep(monkeypatch):
-    """With more of OpenMP's threads than cores, all of them sleep after each product: a sixth of the throughput."""
+    """With more of OpenMP's threads than cores, all of them sleep after each product: an eighth of the throughput."""
     threads, tasks = 7, Path("/proc/self/task")  # more than anything else here has begun
 
     def multiply(*_):

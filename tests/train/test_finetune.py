@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError
+from litebert.files import swap
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import asked, listen
@@ -437,6 +438,33 @@ def test_seeds_are_scored_on_the_same_examples(toy, tmp_path):
     assert held[0] == held[1]
     other = TuneRecipe(model=str(toy), task=replace(task, split_seed=1))
     assert [each.key for each in read_lesson(other, load(toy)).dev] != held[0]
+
+
+def test_killed_while_its_best_model_takes_the_place_of_another_a_run_has_one_of_them(toy, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def breaks(made, to):
+        if to.name == "best" and to.exists():
+            to.rename(to.with_name(".best.before"))
+            raise Killed
+        swap(made, to)
+
+    file = write_rows(tmp_path / "a.csv", classes(100))
+    columns = {"texts": ("review",), "label": ("stars",)}
+    slow = replace(QUICK, steps=12, evaluate_every=2, rate=1e-3)
+    expected = teach(toy, tmp_path / "whole", file, tune=slow, **columns)
+    assert expected["best_step"] > 2  # so that one takes the place of another
+    with monkeypatch.context() as patch:
+        patch.setattr("litebert.train.run.swap", breaks)
+        with pytest.raises(Killed):
+            teach(toy, tmp_path / "run", file, tune=slow, **columns)
+    assert not (tmp_path / "run" / "best").exists()
+    again = finetune(None, tmp_path / "run", True, "cpu", quiet)
+    assert again == expected
+    ours, theirs = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert not list((tmp_path / "run").glob(".best*"))
 
 
 def test_what_was_cut_for_one_seed_serves_the_next_unless_anything_differs(toy, tmp_path):

@@ -93,7 +93,8 @@ def fit(vectors: Tensor, labels: Tensor) -> tuple[Callable[[Tensor], Tensor], fl
     mean, deviation = vectors.mean(0), vectors.std(0, correction=0).clamp(min=1e-6)
     x = (vectors - mean) / deviation
     kept = torch.arange(len(x), device=x.device) % CHOOSING == 0
-    axes = torch.linalg.eigh(x.T @ x / (4 * len(x)))
+    flat, along = torch.linalg.eigh((x.T @ x / (4 * len(x))).double())
+    axes = (flat.to(x.dtype), along.to(x.dtype))
 
     def value(strength: float) -> float:
         weight, bias = logistic(x[~kept], labels[~kept], strength, axes)

@@ -151,7 +151,8 @@ def picture(table: Table) -> bytes:
 def tells(table: Table, column: Column) -> bool:
     """Whether it is worth a panel: what is exactly the same in all cells stands in the table."""
     found = [row.figures[column.key] for row in table.rows if column.key in row.figures]
-    return len({(each.value, each.error) for each in found}) > (len(found) > 1)
+    theirs = {number(row.printed.get(column.printed)) for row in table.rows}
+    return bool(found) and (len(found) == 1 or len({(each.value, each.error) for each in found}) + len(theirs) > 2)
 
 
 def _panel(place: Any, rows: Sequence[Row], column: Column) -> None:

@@ -178,7 +178,7 @@ def without_fill(network: Network, batch: Batch) -> tuple[Tensor, Tensor | None,
     """The pieces, their types and where they end, for a network that has a quicker way, to which all sizes are alike
     (`infer/loop.py`)."""
     pieces, types = int(batch.boundaries.offsets[batch.rows]), types_of(network, batch)
-    ends = Boundaries.of(batch.boundaries.lengths[: batch.rows])
+    ends = Boundaries.of(batch.boundaries.lengths[: batch.rows], empty=True)
     return batch.input_ids[:pieces], None if types is None else types[:pieces], ends
 
 

@@ -18,7 +18,7 @@ def finest() -> int:
 
 
 def has_avx2_only() -> bool:
-    """Whether this is an x86 without AVX512."""
+    """Whether AVX2 is the best that this CPU has, as PyTorch sees it."""
     return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 

@@ -1,8 +1,8 @@
 """An encoder whose layers are all one -> an ONNX graph that runs that layer in a loop, and onnxruntime to run it.
 
 Where sequences are equally long onnxruntime's int8 is quicker than oneDNN's through PyTorch: most of all for a single
-short text, where a call of PyTorch costs more than its work. There float32 is quicker as well; on an x86
-without AVX512 it is for every size (`litebert bench infer`).
+short text, where a call of PyTorch costs more than its work. There float32 is quicker as well; on a CPU
+whose best is AVX2 it is for every size (`litebert bench infer`).
 """
 
 import sys
@@ -140,7 +140,8 @@ class Looped:
         self, input_ids: Tensor, types: Tensor | None, boundaries: Boundaries | None
     ) -> list[tuple[int, int]] | None:
         """The sizes of the parts in which a batch goes this way, each of equally long sequences that stand together:
-        several only where that gains for any size. None: it goes another way, or something is amiss with it."""
+        several only where the CPU's best is AVX2, since elsewhere one packed row is as quick. None: it goes another
+        way, or something is amiss with it."""
         if types is not None and types.shape != input_ids.shape:
             return None
         if boundaries is None:
@@ -151,7 +152,7 @@ class Looped:
                 return None
         fits = 0 < sum(rows * length for rows, length in parts) == input_ids.numel() <= self.most
         fits = fits and max(length for _, length in parts) <= self.longest
-        return parts if fits and (len(parts) == 1 or self.most == sys.maxsize) else None
+        return parts if fits and (len(parts) == 1 or has_avx2_only()) else None
 
     def __call__(self, input_ids: Tensor, token_type_ids: Tensor | None, passes: int) -> Tensor:
         """Of (batch, length)."""

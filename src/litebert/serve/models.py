@@ -44,7 +44,7 @@ def named(said: str) -> tuple[str, str]:
 def load_all(said: Sequence[str], device: torch.device | str = "cpu", precision: str | None = None) -> dict[str, Model]:
     """In a thread of its own. Loading multiplies, and a thread that does so keeps helpers for as long as it lives.
     Beside those of the thread that answers they are more than there are cores, and then OpenMP's helpers no longer look
-    out for work but sleep after each product: a sixth of the time."""
+    out for work but sleep after each product: an eighth of the throughput."""
     with ThreadPoolExecutor(1) as once:
         return once.submit(_load_all, said, device, precision).result()
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.nn.attention import sdpa_kernel
 
-from litebert.files import copy_folder, replace_file
+from litebert.files import copy_folder, replace_file, unswap
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import Asked, listen
@@ -145,6 +145,7 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
     network, notes = pupil(model, lesson.taught.task, recipe.tune)
     weights = class_weights(lesson.taught.task, lesson.train, recipe.task)
     last, progress = run.latest(), Progress()
+    unswap(run.folder / BEST)
     if last is not None:
         _, kept, moments, state = read_checkpoint(last)
         network.load_state_dict(kept)

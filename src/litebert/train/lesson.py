@@ -20,7 +20,7 @@ from litebert.tasks.read import benchmark, hold_out, missing_classes, read_split
 from litebert.tasks.taught import Taught, suited
 from litebert.text.tokenizer import Tokenizer
 
-MANY = 100_000  # examples: more are not kept for another run
+MANY = 5_000_000  # pieces: more are not kept for another run
 _cut: deque[tuple[tuple[object, ...], list[Example], list[Unit]]] = deque(maxlen=2)  # the last ones
 
 
@@ -57,11 +57,13 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
 def cut_once(tokenizer: Tokenizer, taught: Taught, examples: list[Example]) -> list[Unit]:
     """The same examples are not cut into pieces again for another seed, or another model that reads the same pieces."""
     how = (tokenizer.checksum, tokenizer.roles, taught)
-    for kept, before, made in _cut:
-        if kept == how and before == examples:
-            return made
+    known = next((each for each in _cut if each[0] == how and each[1] == examples), None)
+    if known is not None:
+        _cut.remove(known)
+        _cut.append(known)
+        return known[2]
     made = list(units(tokenizer, taught.task, examples, taught.reading))
-    if len(examples) <= MANY:
+    if sum(unit.pieces for unit in made) <= MANY:
         _cut.append((how, examples, made))
     return made
 

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from litebert.config import HeadConfig, ModelConfig
-from litebert.files import first_line, read_json, replace_file
+from litebert.files import first_line, read_json, replace_file, swap
 from litebert.model.weights import read_our_config, save_state
 from litebert.recipe import Recipe, TuneRecipe, load_recipe, read_recipe, to_toml
 from litebert.strict import UserError, parse
@@ -96,12 +96,11 @@ class Run:
         return [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
 
     def rename(self, name: str, to: str) -> Path:
-        """In one moment."""
-        shutil.rmtree(self.folder / to, ignore_errors=True)
         try:
-            return (self.folder / name).rename(self.folder / to)
+            swap(self.folder / name, self.folder / to)
         except OSError as problem:
             raise self.trouble(to, problem) from None
+        return self.folder / to
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.folder / RECIPE))
@@ -233,8 +232,7 @@ class Run:
             tokenizer.save(partial)
             if taught is not None:
                 write_taught(partial, taught)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(partial, final)
+            swap(partial, final)
         except (OSError, UserError) as problem:
             shutil.rmtree(partial, ignore_errors=True)
             raise self.trouble(name, problem) from None
