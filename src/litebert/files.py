@@ -52,7 +52,9 @@ def swap(made: Path, to: Path) -> None:
 def unswap(to: Path) -> None:
     """What a process that was killed while it swapped folders has left."""
     before = to.with_name(f".{to.name}.before")
-    if before.exists() and not to.exists():
+    if to.exists():
+        shutil.rmtree(before, ignore_errors=True)
+    elif before.exists():
         before.rename(to)
 
 

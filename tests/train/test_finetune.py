@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from litebert.cli import app
 from litebert.config import HeadConfig, Reading, UserError
-from litebert.files import swap
+from litebert.files import swap, unswap
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import asked, listen
@@ -460,7 +460,10 @@ def test_killed_while_its_best_model_takes_the_place_of_another_a_run_has_one_of
         with pytest.raises(Killed):
             teach(toy, tmp_path / "run", file, tune=slow, **columns)
     assert not (tmp_path / "run" / "best").exists()
+    back = []
+    monkeypatch.setattr("litebert.train.finetune.unswap", lambda to: unswap(to) or back.append(to.exists()))
     again = finetune(None, tmp_path / "run", True, "cpu", quiet)
+    assert back == [True]  # the old one, whether or not the next look finds a better
     assert again == expected
     ours, theirs = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -125,7 +125,8 @@ class Looped:
     def __init__(self, encoder: Encoder, int8: bool, apart: Factors) -> None:
         config, graph = encoder.config, Graph(int8, compact=False, finest=finest())
         self.words = encoder.embeddings.words.weight.detach()
-        self.longest, self.most = config.positions, sys.maxsize if int8 or has_avx2_only() else FEW
+        self.several = has_avx2_only()  # lengths in one batch
+        self.longest, self.most = config.positions, sys.maxsize if int8 or self.several else FEW
         wide: tuple[str, str, int] = ("batch", "length", config.embedding_size)
         inputs: dict[str, Any] = {"states_in": wide, "passes": ()}
         if config.token_types:
@@ -152,7 +153,7 @@ class Looped:
                 return None
         fits = 0 < sum(rows * length for rows, length in parts) == input_ids.numel() <= self.most
         fits = fits and max(length for _, length in parts) <= self.longest
-        return parts if fits and (len(parts) == 1 or has_avx2_only()) else None
+        return parts if fits and (len(parts) == 1 or self.several) else None
 
     def __call__(self, input_ids: Tensor, token_type_ids: Tensor | None, passes: int) -> Tensor:
         """Of (batch, length)."""
