@@ -127,9 +127,14 @@ def test_at_small_every_cell_grows_alike_and_the_note_says_so(name):
     assert "grown alike, 3 passes, then 6, then all 12" in grid.small.note
 
 
-def test_some_cells_bring_those_they_need():
+def test_some_cells_bring_those_they_need_and_may_be_changed_alone():
     grid = read_grid("depth")
     assert [each.name for each in plan_cells(grid, "smoke", only=["layers-6"])] == ["layers-1", "layers-3", "layers-6"]
+    changed = plan_cells(grid, "small", ["layers-3:run.seed=7", "run.seed=9"])
+    assert {each.recipe.run.seed for each in changed if each.name != "layers-3"} == {9}
+    assert next(each.recipe.run.seed for each in changed if each.name == "layers-3") == 7, "its own comes last"
+    with pytest.raises(UserError, match="--set: no cell 'layers-7'; did you mean 'layers-"):
+        plan_cells(grid, "small", ["layers-7:run.seed=7"])
     with pytest.raises(UserError, match="no cell 'layers-7'; did you mean 'layers-"):
         plan_cells(grid, "smoke", only=["layers-7"])
 

@@ -68,6 +68,33 @@ def test_a_model_is_asked_by_its_own_head_and_by_one_on_frozen_states(recipe, jo
     assert "strength" in found["order-frozen"]
 
 
+def test_a_cell_is_given_as_many_steps_or_as_much_time_as_another_took(recipe, job):
+    recipe.write_text(
+        TWO
+        + """
+[[cells]]
+name = "so-many"
+as_long_as = "own"
+[[cells]]
+name = "so-long"
+as_long_as = "own"
+by = "time"
+"""
+    )
+    made = job(tasks=["none"], sets=["run.steps=3", "own:run.steps=5"])
+    assert made.planned("so-long").cell.needs == ("own",)
+    run_all(made, quiet)
+    seconds = run._lines(made.folder("own", 0) / "pretrain" / "metrics.jsonl", "train")[-1]["time"]["seconds"]
+    runs = {each.name: run.whole_recipe(made, each, 0).run for each in made.plan}
+    assert [runs[name].steps for name in ("shared", "own", "so-many", "so-long")] == [3, 5, 5, 0]
+    assert runs["so-long"].budget_minutes == seconds / 60
+    lasted = {name: run._lines(made.folder(name, 0) / "pretrain" / "metrics.jsonl", "train")[-1] for name in runs}
+    assert [lasted[name]["step"] for name in ("shared", "own", "so-many")] == [3, 5, 5]
+    found = results(made)
+    assert all(not each["failed"] for done in found.values() for each in done)
+    assert not any(column.key.startswith("task:") for column in tabulate(made, found).columns)
+
+
 def test_a_finished_cell_is_never_run_again(job, monkeypatch):
     made = job()
     run_all(made, quiet)

@@ -198,12 +198,13 @@ def test_speeds_and_changes_are_relative_to_their_cell(recipe, job):
         (({"steps": 9}, {"steps": 9}, {"of": "another", "steps": 2}), "Every cell was trained for 9 steps."),
         (({"steps": 9}, {"of": "another"}), ""),  # there is but one
         (({"minutes": 1}, {"start": "another", "minutes": 1}), ""),  # the second has had two minutes
+        (({"steps": 9}, {"as_long_as": "another", "steps": 9}), ""),  # its own figure is not what it was given
     ],
 )
 def test_the_budget_is_said_where_all_cells_have_the_same(runs, expected):
     plan = [
         SimpleNamespace(
-            cell=SimpleNamespace(of=each.get("of", ""), start=each.get("start", "")),
+            cell=SimpleNamespace(**{key: each.get(key, "") for key in ("of", "start", "as_long_as")}),
             recipe=SimpleNamespace(
                 run=SimpleNamespace(steps=each.get("steps", 0), budget_minutes=each.get("minutes", 0.0))
             ),

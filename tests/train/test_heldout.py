@@ -117,6 +117,25 @@ def test_a_pair_head_is_asked_what_its_run_taught_it(train, shards, tmp_path):
     assert trained_for(str(tmp_path / "bare"), load(folder)) == "nsp"
 
 
+def test_who_was_never_shown_a_second_text_is_not_told_which_it_is(train, shards):
+    """Its token type was never taught: a random vector on half of the pieces would decide the score."""
+    folder, told = train(data={"objective": "mlm", "layout": "full-sentences"})
+    final = next(line for line in told if line["kind"] == "final")["protocol"]
+
+    def scored(folder):
+        words = ["evaluate", str(folder), "--shards", str(shards), "--examples", "32", "--json"]
+        return json.loads(CliRunner().invoke(app, words).stdout)[0]["masked_loss"]
+
+    before, model = scored(folder), load(folder)
+    assert before == pytest.approx(final["masked_loss"], rel=1e-5)
+    with torch.no_grad():
+        model.encoder.embeddings.types.weight[1] = 3 * torch.randn(16, generator=torch.manual_seed(1))
+    model.save(folder / "model")
+    assert scored(folder) == before
+    model.save(folder.parent / "bare")  # no run says how it was taught: as models are, on pairs
+    assert scored(folder.parent / "bare") != pytest.approx(before, rel=1e-5)
+
+
 def test_what_cannot_be_scored_on_text_is_one_line(train, shards, corpus, tmp_path):
     folder, _ = train(data={"objective": "mlm"})
     model = load(folder)

@@ -62,6 +62,8 @@ class Cell:
     start: str = ""  # goes on from the model of another cell
     teacher: str = ""  # learns from the model of another cell
     of: str = ""  # is the model of another cell, used otherwise
+    as_long_as: str = ""  # trains as long as another cell did
+    by: Literal["steps", "time"] = "steps"  # what is as long
     features: str = ""  # the tasks are learned by a linear model of these frozen layers
     text: Literal["", "more"] = ""  # more: trained on the larger shards
 
@@ -74,7 +76,7 @@ class Cell:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.start, self.teacher, self.of) if name)
+        return tuple(name for name in (self.start, self.teacher, self.of, self.as_long_as) if name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +166,8 @@ def read_grid(name: str) -> Grid:
 
 
 def plan_cells(grid: Grid, scale: str, sets: Iterable[str] = (), only: Sequence[str] = ()) -> list[Planned]:
-    """The cells in order; `only` some of them, and those that they need. `sets` change all, as `--set` does."""
+    """The cells in order; `only` some of them, and those that they need. `sets` change all, as `--set` does;
+    `CELL:key=value` changes one, after those."""
     chosen = grid.scale(scale)
     names = {cell.name: cell for cell in grid.cells}
     wanted: set[str] = set()
@@ -174,15 +177,30 @@ def plan_cells(grid: Grid, scale: str, sets: Iterable[str] = (), only: Sequence[
         _known(name, names, "no cell")
         wanted.add(name)
         ask += names[name].needs
-    sets = list(sets)
+    said = [_addressed(each) for each in sets]
+    for name in filter(None, (name for name, _ in said)):
+        _known(name, names, "--set: no cell")
     planned: list[Planned] = []
     for cell in grid.cells:
         if cell.name in wanted:
+            real = names[cell.of] if cell.of else cell
+            mine = [change for whose in ("", real.name) for name, change in said if name == whose]
             try:
-                planned.append(Planned(cell, settings(chosen, names[cell.of] if cell.of else cell, scale, sets)))
+                planned.append(Planned(cell, settings(chosen, real, scale, mine)))
             except UserError as problem:
                 raise UserError(f"cell {cell.name!r} at {scale}: {problem}") from None
     return planned
+
+
+def _addressed(change: str) -> tuple[str, str]:
+    """Whom a `--set` is for, and what it says.
+
+    >>> _addressed("teacher:run.steps=9"), _addressed("data.shards=c:/text")
+    (('teacher', 'run.steps=9'), ('', 'data.shards=c:/text'))
+    """
+    key, equals, value = change.partition("=")
+    name, _, key = key.rpartition(":")
+    return name, key + equals + value
 
 
 def settings(scale: Scale, cell: Cell, name: str, sets: Iterable[str]) -> Recipe:

@@ -15,6 +15,7 @@ from litebert.strict import neighbour
 from litebert.train.schedule import stages
 
 MASKED = 0.15
+NONE = "none"  # no task at all: pre-training alone is looked at
 
 
 def new_job(
@@ -27,7 +28,7 @@ def new_job(
     seeds: int = 1,
     sets: Sequence[str] = (),
     cells: Sequence[str] = (),
-    tasks: Sequence[str] = (),  # none: the scale's
+    tasks: Sequence[str] = (),  # none: the scale's; NONE: not any
     device: str = "auto",
     others: Sequence[Path] = (),  # tables whose cells may be taken
 ) -> Job:
@@ -35,7 +36,7 @@ def new_job(
     if scale not in SCALES:
         raise UserError(f"--scale {scale!r}{neighbour(scale, SCALES)}")
     plan = plan_cells(grid, scale, sets, cells)
-    chosen = tuple(tasks) or grid.scale(scale).tasks
+    chosen = () if list(tasks) == [NONE] else tuple(tasks) or grid.scale(scale).tasks
     wants_more = any(each.cell.text == "more" for each in plan)
     if scale == "smoke" and not shards:  # what ships with the package, made beside the cells
         shards = str(shipped_shards(to / "text", less=wants_more))

@@ -31,7 +31,7 @@ from litebert.corpus.shards import MANIFEST, read_manifest
 from litebert.files import first_line, read_json
 from litebert.infer.embed import embedder
 from litebert.infer.model import load
-from litebert.recipe import Recipe, TuneRecipe
+from litebert.recipe import Recipe, RunConfig, TuneRecipe
 from litebert.report.info import describe
 from litebert.train.heldout import PAIR, score_model
 from litebert.train.pretrain import Stopped, pretrain
@@ -220,7 +220,8 @@ def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dic
         yield "steps", {"value": last["step"], "error": 0.0}
     if planned.cell.text == "more":  # all are asked about the same documents
         here, wanted = pick_device(job.device), recipe.evaluate.final_examples
-        final = score_model(load(model), job.shards, recipe.data.objective, wanted, here, lambda _: None)
+        types = recipe.data.examples(recipe.phases[-1].length).pairs
+        final = score_model(load(model), job.shards, recipe.data.objective, wanted, here, lambda _: None, types=types)
     for column, key in (("masked", "masked_accuracy"), ("perplexity", "perplexity")):
         if column in columns and key in final:
             yield column, {"value": final[key], "error": final[f"{key}_error"]}
@@ -241,7 +242,17 @@ def whole_recipe(job: Job, planned: Planned, seed: int) -> Recipe:
     if cell.teacher:
         teacher = str(job.folder(cell.teacher, seed) / "pretrain" / MODEL)
         recipe = replace(recipe, distill=replace(recipe.distill, teacher=teacher))
+    if cell.as_long_as:
+        recipe = replace(recipe, run=as_long(recipe.run, job.folder(cell.as_long_as, seed), cell.by))
     return recipe
+
+
+def as_long(run: RunConfig, other: Path, by: str) -> RunConfig:
+    """As many steps as another cell has made, or as much time as they took."""
+    last = _lines(other / "pretrain" / METRICS, "train")[-1]
+    if by == "steps":
+        return replace(run, steps=last["step"], budget_minutes=0.0)
+    return replace(run, steps=0, budget_minutes=last["time"]["seconds"] / 60)
 
 
 def trained(job: Job, planned: Planned, seed: int, say: Say) -> dict[str, Any]:

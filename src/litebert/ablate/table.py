@@ -126,7 +126,7 @@ def budget(job: Job) -> str:
     """How long the cells were trained, where that is the same for all, and all that they were."""
     trained = [each for each in job.plan if not each.cell.of]
     found = {(each.recipe.run.steps, each.recipe.run.budget_minutes) for each in trained}
-    alike = len(found) == 1 < len(trained) and not any(each.cell.start for each in trained)
+    alike = len(found) == 1 < len(trained) and not any(each.cell.start or each.cell.as_long_as for each in trained)
     steps, minutes = found.pop() if alike else (0, 0)
     if steps:
         return f"Every cell was trained for {steps:,} steps."

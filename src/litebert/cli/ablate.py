@@ -33,9 +33,13 @@ def ablate(
     seeds: Annotated[int, typer.Option(help="Runs of each cell.", min=1)] = 1,
     cells: Some = None,
     tasks: Annotated[
-        list[str] | None, typer.Option("--task", help="This task instead of the scale's; may be given several times.")
+        list[str] | None,
+        typer.Option("--task", help="This task, not the scale's; may be given several times; none: no task."),
     ] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="Change a setting of all cells: run.seed=7")] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting of all cells: run.seed=7; of one: CELL:run.seed=7"),
+    ] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     devices: Annotated[str, typer.Option(help="Cells side by side: 2, or cuda:0,cuda:3.")] = "",
     reuse: Annotated[

@@ -325,19 +325,12 @@ def look(
     begun, recipe = time.perf_counter(), session.recipe
     if not session.scored:
         return {}
-    yardsticks = {
-        "protocol": (protocol(recipe.data, recipe.model.positions), examples),
-        "own": (recipe.data.examples(stage.phase.length), min(examples, 2048)),
-    }
+    common, own = protocol(recipe.data, recipe.model.positions), recipe.data.examples(stage.phase.length)
+    ask = partial(evaluate, trainee.model, recipe.data.shards, processes=session.processes, types=own.pairs)
     line: dict[str, Any] = {"kind": kind, "step": step}
-    for name, (config, wanted) in yardsticks.items():
-        line[name] = evaluate(trainee.model, recipe.data.shards, config, wanted, session.processes)
+    line |= {"protocol": ask(common, examples), "own": ask(own, min(examples, 2048))}
     if recipe.dial.depths:
-        config, shards = yardsticks["protocol"][0], recipe.data.shards
-        line["depths"] = {
-            str(depth): evaluate(trainee.model, shards, config, examples, session.processes, depth=depth)
-            for depth in sorted(set(recipe.dial.depths))
-        }
+        line["depths"] = {str(depth): ask(common, examples, depth=depth) for depth in sorted(set(recipe.dial.depths))}
     session.tell(line | {"time": {"seconds": time.perf_counter() - begun}})
     return line
 
