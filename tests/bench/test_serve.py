@@ -16,6 +16,8 @@ def test_both_sides_answer_the_same_texts_in_one_run(monkeypatch):
     assert found["error_rate"] == 0
     assert found["ratio"] == pytest.approx(found["served_texts_per_second"] / found["direct_texts_per_second"], rel=0.5)
     assert found["by_batch"][str(found["best_batch"])] == max(found["by_batch"].values())
+    assert len(found["ratios"]) == 2
+    assert min(found["ratios"]) <= found["ratio"] <= max(found["ratios"])
     assert 0 < found["p50_ms"] <= found["p99_ms"]
 
 

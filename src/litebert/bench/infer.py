@@ -36,7 +36,11 @@ from litebert.train.peak import peak_rate
 
 SHAPES = ((1, 16), (1, 128), (8, 128))
 RAGGED = (32, 8, 128)
-WORK = ((8, 16), (8, 64), (8, 128))  # after which memory is looked at
+WORK = (
+    (8, 16),
+    (8, 64),
+    (16, 128),
+)  # after which memory is looked at: the last as large as `litebert serve` makes them
 LEAST = 0.4  # seconds that a side runs in a round
 Work = Callable[[], Any]
 

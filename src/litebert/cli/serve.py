@@ -26,7 +26,7 @@ def serve(
     ] = 128,
     seconds: Annotated[float, typer.Option(help="In which a request must have arrived (408).")] = 10.0,
     wait: Annotated[float, typer.Option(metavar="MILLISECONDS", help="Waited for others to batch with.")] = 2.0,
-    pieces: Annotated[int, typer.Option(metavar="N", help="That go through a model together, about.")] = 1024,
+    pieces: Annotated[int, typer.Option(metavar="N", help="That go through a model together, about.")] = 2048,
 ) -> None:
     """Serve models: fill, classify, tag, answer, choose, embed, as their heads allow. Stops gracefully at Ctrl-C."""
     if api_key == "":

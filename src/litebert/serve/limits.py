@@ -17,7 +17,7 @@ class Limits:
     per_client: int = 128  # of those, from one address; 0: no bound
     seconds: float = 10.0  # in which a request must have arrived, and its answer have been taken
     wait: float = 2.0  # milliseconds that a request waits for others to go with it
-    pieces: int = 1024  # that go through a model together, about
+    pieces: int = 2048  # that go through a model together, about
 
     def __post_init__(self) -> None:
         for name in ("body", "text", "texts", "queue", "pieces"):
