@@ -9,6 +9,7 @@ import torch
 from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
 from litebert.model.weights import build
+from litebert.train import peak
 from litebert.train.growth import grown
 from litebert.train.objective import build_objective
 
@@ -106,3 +107,17 @@ def test_growing_a_state_copies_and_never_aliases(small):
     third += 1
     assert not torch.equal(third, first)
     assert set(found) == set(Network(new).state_dict())
+
+
+def test_a_cpu_that_has_no_way_with_a_precision_is_not_measured_for_a_minute(monkeypatch):
+    asked = []
+
+    def rate(device, precision, size, repeats):
+        asked.append(size)
+        return 1e9 if precision == torch.bfloat16 else 1e12
+
+    monkeypatch.setattr(peak, "product_rate", rate)
+    assert peak.peak_rate(torch.device("cpu"), torch.bfloat16) == 1e9
+    assert asked == [peak.SMALL]
+    assert peak.peak_rate(torch.device("cpu"), torch.float32) == 1e12
+    assert asked == [peak.SMALL, peak.SMALL, 768]

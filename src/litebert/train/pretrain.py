@@ -33,7 +33,7 @@ from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
 from litebert.train.objective import PRECISIONS, Objective, Term, masked_loss
-from litebert.train.peak import peak_rate
+from litebert.train.peak import known_peak
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
@@ -315,7 +315,7 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
 
 
 def peak_of(session: Session) -> float:
-    return session.processes.share(peak_rate(session.processes.device, PRECISIONS[session.recipe.run.precision]))
+    return session.processes.share(known_peak(session.processes.device, PRECISIONS[session.recipe.run.precision]))
 
 
 def look(
