@@ -7,17 +7,20 @@ from functools import cache
 import torch
 
 SMALL = 192  # rows of a matrix that a CPU is tried on
-LONGEST = 10.0  # seconds that a measurement may take on it
+LARGE = 768  # and, unless that is slow, measured on
+REPEATS = 5
+LONGEST = 3.0  # seconds that a measurement may take, as far as the first try tells
 
 
 def peak_rate(device: torch.device, precision: torch.dtype, size: int | None = None) -> float:
     """FLOP/s of a large matrix product in this precision, measured now: what training here is up against."""
     if device.type == "cuda":  # long enough that it cannot outrun its power supply
         return product_rate(device, precision, size or 8192, 60)
-    size, repeats = size or 768, 5
-    tried = product_rate(device, precision, SMALL, 1)
-    slow = 4 * repeats * 2 * size**3 / tried > LONGEST  # some CPUs have no way with bf16
-    return tried if slow else product_rate(device, precision, size, repeats)
+    if size is None:
+        tried = product_rate(device, precision, SMALL, 1)
+        if 4 * REPEATS * 2 * LARGE**3 / tried > LONGEST:  # some CPUs have no way with bf16
+            return tried
+    return product_rate(device, precision, size or LARGE, REPEATS)
 
 
 def product_rate(device: torch.device, precision: torch.dtype, size: int, repeats: int) -> float:
