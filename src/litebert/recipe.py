@@ -171,6 +171,12 @@ class Recipe:
         if not self.phases:
             raise UserError("phases is empty; a run needs at least one")
 
+    @property
+    def one_text(self) -> bool:
+        """Whether nothing ever tells the model what a second text is: no pairs here, and fresh weights before."""
+        fresh = not self.run.init_from and (not self.distill.teacher or self.distill.start == "fresh")
+        return fresh and not self.data.examples(self.phases[0].length).pairs
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:

@@ -133,10 +133,23 @@ def test_some_cells_bring_those_they_need_and_may_be_changed_alone():
     changed = plan_cells(grid, "small", ["layers-3:run.seed=7", "run.seed=9"])
     assert {each.recipe.run.seed for each in changed if each.name != "layers-3"} == {9}
     assert next(each.recipe.run.seed for each in changed if each.name == "layers-3") == 7, "its own comes last"
-    with pytest.raises(UserError, match="--set: no cell 'layers-7'; did you mean 'layers-"):
-        plan_cells(grid, "small", ["layers-7:run.seed=7"])
     with pytest.raises(UserError, match="no cell 'layers-7'; did you mean 'layers-"):
         plan_cells(grid, "smoke", only=["layers-7"])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "only", "sentence"),
+    [
+        ("depth", "layers-7:run.seed=7", [], "--set: no cell 'layers-7'; did you mean 'layers-"),
+        ("depth", "layers-3:run.seed=7", ["layers-1"], "--set layers-3:run.seed=7: that cell is not among those asked"),
+        ("depth", ":run.seed=7", [], "--set :run.seed=7: name the cell before the colon, or leave the colon out"),
+        ("distillation", "alone:run.steps=7", [], "--set alone:run.steps=7: that cell is as long as 'all-losses';"),
+        ("features", "last:run.seed=7", [], "--set last:run.seed=7: that cell is the model of"),
+    ],
+)
+def test_a_setting_that_no_cell_would_hear_is_refused(name, change, only, sentence):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        plan_cells(read_grid(name), "small", [change], only)
 
 
 def test_the_users_settings_hold_for_all_cells_and_come_last():
@@ -160,6 +173,7 @@ def test_the_users_settings_hold_for_all_cells_and_come_last():
         ('name = "own"', 'name = "own"\nstart = "later"', "the recipe: cell 'own' needs 'later', which must stand"),
         ('name = "own"', 'name = "../own"', "[cells[1]]: a cell's name is small letters"),
         ('name = "own"', 'name = "own"\nof = "shared"', "[cells[1]]: cell 'own' is the model of 'shared', so it"),
+        ('name = "own"', 'name = "own"\nby = "time"', "[cells[1]]: cell 'own': by says what is as long as another"),
         ('way = "above"', 'way = "near"', "[findings[0]]: finding 'own layers are better': a margin goes with way ="),
         ('than = ["shared"]', "", "[findings[0]]: finding 'own layers are better' compares with cells (than) or with"),
         ('base = "smoke"', 'base = "smke"', "cell 'shared' at smoke: no recipe 'smke'; did you mean 'smoke'?"),

@@ -83,6 +83,7 @@ by = "time"
     )
     made = job(tasks=["none"], sets=["run.steps=3", "own:run.steps=5"])
     assert made.planned("so-long").cell.needs == ("own",)
+    assert run.settings(made, "so-long", 0) != run.settings(made, "so-many", 0)
     run_all(made, quiet)
     seconds = run._lines(made.folder("own", 0) / "pretrain" / "metrics.jsonl", "train")[-1]["time"]["seconds"]
     runs = {each.name: run.whole_recipe(made, each, 0).run for each in made.plan}

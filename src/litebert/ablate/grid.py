@@ -71,8 +71,10 @@ class Cell:
         check_types(self)
         if not NAME.fullmatch(self.name):
             raise UserError(f"a cell's name is small letters, digits, '.', '+' and '-', not {self.name!r}")
-        if self.of and (self.set or self.smoke or self.small or self.paper):
+        if self.of and (self.set or self.smoke or self.small or self.paper or self.as_long_as):
             raise UserError(f"cell {self.name!r} is the model of {self.of!r}, so it has no settings of its own")
+        if self.by != "steps" and not self.as_long_as:
+            raise UserError(f"cell {self.name!r}: by says what is as long as another cell's, and as_long_as names none")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -123,6 +125,8 @@ class Grid:
             for other in cell.needs:
                 if other not in names[:at]:
                     raise UserError(f"cell {cell.name!r} needs {other!r}, which must stand above it")
+            if cell.as_long_as and self.cells[names.index(cell.as_long_as)].of:
+                raise UserError(f"cell {cell.name!r} is as long as {cell.as_long_as!r}, which trains nothing itself")
         for finding in self.findings:
             for name in (finding.cell, *finding.than):
                 _known(name, names, f"finding {finding.claim!r}: no cell")
@@ -178,8 +182,9 @@ def plan_cells(grid: Grid, scale: str, sets: Iterable[str] = (), only: Sequence[
         wanted.add(name)
         ask += names[name].needs
     said = [_addressed(each) for each in sets]
-    for name in filter(None, (name for name, _ in said)):
-        _known(name, names, "--set: no cell")
+    for name, change in said:
+        if name:
+            _check_addressed(name, change, names, wanted)
     planned: list[Planned] = []
     for cell in grid.cells:
         if cell.name in wanted:
@@ -199,8 +204,22 @@ def _addressed(change: str) -> tuple[str, str]:
     (('teacher', 'run.steps=9'), ('', 'data.shards=c:/text'))
     """
     key, equals, value = change.partition("=")
-    name, _, key = key.rpartition(":")
+    name, colon, key = key.rpartition(":")
+    if colon and not name:
+        raise UserError(f"--set {change}: name the cell before the colon, or leave the colon out for all")
     return name, key + equals + value
+
+
+def _check_addressed(name: str, change: str, cells: Mapping[str, Cell], wanted: Iterable[str]) -> None:
+    """What would be said to nobody is refused."""
+    _known(name, cells, "--set: no cell")
+    cell, key = cells[name], change.partition("=")[0]
+    if name not in wanted:
+        raise UserError(f"--set {name}:{change}: that cell is not among those asked for")
+    if cell.of:
+        raise UserError(f"--set {name}:{change}: that cell is the model of {cell.of!r}; change that one")
+    if cell.as_long_as and key in ("run.steps", "run.budget_minutes"):
+        raise UserError(f"--set {name}:{change}: that cell is as long as {cell.as_long_as!r}; change that one")
 
 
 def settings(scale: Scale, cell: Cell, name: str, sets: Iterable[str]) -> Recipe:

@@ -36,7 +36,11 @@ def new_job(
     if scale not in SCALES:
         raise UserError(f"--scale {scale!r}{neighbour(scale, SCALES)}")
     plan = plan_cells(grid, scale, sets, cells)
-    chosen = () if list(tasks) == [NONE] else tuple(tasks) or grid.scale(scale).tasks
+    chosen = tuple(tasks) or grid.scale(scale).tasks
+    if NONE in chosen:
+        if len(chosen) > 1:
+            raise UserError(f"--task {NONE} leaves no task, and {len(chosen) - 1} more were named")
+        chosen = ()
     wants_more = any(each.cell.text == "more" for each in plan)
     if scale == "smoke" and not shards:  # what ships with the package, made beside the cells
         shards = str(shipped_shards(to / "text", less=wants_more))

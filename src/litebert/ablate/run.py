@@ -132,6 +132,8 @@ def settings(job: Job, name: str, seed: int) -> dict[str, Any]:
         "features": cell.features,
         "needs": {other: settings(job, other, seed) for other in cell.needs},
     }
+    if cell.as_long_as:
+        found["as_long_as"] = {cell.as_long_as: cell.by}
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
@@ -220,8 +222,7 @@ def measure(job: Job, name: str, seed: int, say: Say) -> Iterator[tuple[str, dic
         yield "steps", {"value": last["step"], "error": 0.0}
     if planned.cell.text == "more":  # all are asked about the same documents
         here, wanted = pick_device(job.device), recipe.evaluate.final_examples
-        types = recipe.data.examples(recipe.phases[-1].length).pairs
-        final = score_model(load(model), job.shards, recipe.data.objective, wanted, here, lambda _: None, types=types)
+        final = score_model(load(model), job.shards, recipe.data.objective, wanted, here, lambda _: None)
     for column, key in (("masked", "masked_accuracy"), ("perplexity", "perplexity")):
         if column in columns and key in final:
             yield column, {"value": final[key], "error": final[f"{key}_error"]}

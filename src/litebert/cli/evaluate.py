@@ -220,7 +220,7 @@ def held_out(
 ) -> None:
     """Each model on each corpus at each depth, by one protocol (train/heldout.py)."""
     from litebert.infer.model import load
-    from litebert.train.heldout import score_model, shown_pairs, trained_for
+    from litebert.train.heldout import score_model, trained_for
     from litebert.train.processes import pick_device
 
     where, lines = pick_device(device), []
@@ -230,7 +230,7 @@ def held_out(
             progress(f"{name} on {folder}")
             with counting(examples) as say:
                 asks = objective or trained_for(name, model)
-                found = score_model(model, str(folder), asks, examples, where, say, passes, shown_pairs(name))
+                found = score_model(model, str(folder), asks, examples, where, say, passes)
             lines.append({"model": name, "shards": str(folder)} | found)
     if as_json:
         print_json(lines)

@@ -48,7 +48,7 @@ def counted(gold: Numbers, guess: Numbers) -> NDArray[np.float64]:
     """
     labels = np.union1d(gold, guess)
     g, p = (np.searchsorted(labels, side) for side in (gold, guess))
-    return np.bincount(g * len(labels) + p, minlength=len(labels) ** 2).reshape(len(labels), -1).astype(float)
+    return np.bincount(g * len(labels) + p, minlength=len(labels) ** 2).reshape(len(labels), len(labels)).astype(float)
 
 
 def macro_f1(gold: Numbers, guess: Numbers) -> float:

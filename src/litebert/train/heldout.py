@@ -60,7 +60,7 @@ def evaluate(
     processes: Processes,
     say: Callable[[int], object] = lambda _: None,  # how many examples are done
     depth: int = 0,  # passes; 0: as many as the network makes
-    types: bool = True,  # whether token types tell the second text: not to a model that was never shown a second
+    types: bool = True,  # whether token types tell the second text: not in a run that never shows one
 ) -> dict[str, Any]:
     """`model` is an objective, wrapped for many devices or not. The examples are the same for any number of them."""
     stream = Stream(folder, config, 1, SEED, "held-out")
@@ -94,19 +94,10 @@ def trained_for(name: str, model: Model) -> str:
     """What the pair head of a model tells: as its run says, or else as its family's papers have it."""
     if "pair" not in model.heads:
         return "mlm"
-    said = _said_by_run(name)
-    return said.objective if said else "sop" if model.config.family == "albert" else "nsp"
-
-
-def shown_pairs(name: str) -> bool:
-    """Whether a model has been taught on pairs, as its run says: all that came without a run have."""
-    said = _said_by_run(name)
-    return said is None or said.examples(LENGTH).pairs
-
-
-def _said_by_run(name: str) -> DataConfig | None:
     recipe = Path(name) / RECIPE
-    return parse(Recipe, read_recipe(str(recipe))).data if recipe.is_file() else None
+    if recipe.is_file():
+        return parse(Recipe, read_recipe(str(recipe))).data.objective
+    return "sop" if model.config.family == "albert" else "nsp"
 
 
 def score_model(
@@ -117,7 +108,6 @@ def score_model(
     device: torch.device,
     say: Callable[[int], object],
     passes: int = 0,  # 0: as it was trained
-    types: bool = True,  # whether it has been taught on pairs
 ) -> dict[str, Any]:
     """A trained model by the protocol, on the held-out documents of any shards of its tokenizer."""
     if "mlm" not in model.heads:
@@ -133,7 +123,7 @@ def score_model(
     config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     guesser = build_objective(model.network.to(device), precision, compiled=False, checkpointing=False)
-    found = evaluate(guesser, folder, config, wanted, Processes(device), say, passes, types)
+    found = evaluate(guesser, folder, config, wanted, Processes(device), say, passes)
     return found | {"objective": objective, "passes": passes or model.config.layers}
 
 

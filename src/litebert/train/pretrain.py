@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -326,7 +326,7 @@ def look(
     if not session.scored:
         return {}
     common, own = protocol(recipe.data, recipe.model.positions), recipe.data.examples(stage.phase.length)
-    ask = partial(evaluate, trainee.model, recipe.data.shards, processes=session.processes, types=own.pairs)
+    ask = partial(evaluate, trainee.model, recipe.data.shards, processes=session.processes, types=not recipe.one_text)
     line: dict[str, Any] = {"kind": kind, "step": step}
     line |= {"protocol": ask(common, examples), "own": ask(own, min(examples, 2048))}
     if recipe.dial.depths:
@@ -361,9 +361,20 @@ def finish(session: Session, trainee: Trainee, stage: Stage) -> dict[str, Any]:
     line = look(session, trainee, stage, stage.end, session.recipe.evaluate.final_examples, "final")
     now = trainee.snapshot()
     if session.run is not None:
-        folder = session.run.finish((now.config, now.heads, now.weights), session.tokenizer)
+        weights = one_type(now.weights) if session.recipe.one_text else now.weights
+        folder = session.run.finish((now.config, now.heads, weights), session.tokenizer)
         session.tell({"kind": "note", "text": f"the model is in {folder}"})
     return line
+
+
+def one_type(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With every token type as the first: the others were never met, and what is random in them would disturb whoever
+    reads pairs later."""
+    name = "encoder.embeddings.types.weight"
+    found = dict(weights)
+    if name in found:
+        found[name] = found[name][:1].expand_as(found[name]).contiguous()
+    return found
 
 
 @contextmanager
