@@ -121,6 +121,8 @@ def test_a_cpu_that_has_no_way_with_a_precision_is_not_measured_for_a_minute(mon
     assert asked == [peak.SMALL]
     assert peak.peak_rate(torch.device("cpu"), torch.float32) == 1e12
     assert asked == [peak.SMALL, peak.SMALL, 768]
+    peak.known_peak.cache_clear()
     for _ in range(2):
-        assert peak.known_peak(torch.device("cpu"), torch.float16) == 1e12
+        assert peak.known_peak(torch.device("cpu"), torch.float32) == 1e12
     assert len(asked) == 5, "once"
+    peak.known_peak.cache_clear()  # it was not the machine's
