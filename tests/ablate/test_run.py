@@ -21,7 +21,7 @@ from litebert.ablate.table import tabulate
 from litebert.config import UserError
 from litebert.infer.model import load
 from litebert.train import pretrain as pretraining
-from litebert.train.pretrain import Stopped, signals
+from litebert.train.stopping import Stopped, signals
 from tests.ablate.conftest import TWO
 
 

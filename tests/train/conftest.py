@@ -8,8 +8,9 @@ import pytest
 
 from litebert.recipe import apply_sets
 from litebert.train import finetune
-from litebert.train.pretrain import Stopped, pretrain
+from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
+from litebert.train.stopping import Stopped
 from tests.corpus.conftest import corpus, tokenizer
 
 __all__ = ["corpus", "tokenizer"]

@@ -30,7 +30,7 @@ from litebert.tasks.features import units
 from litebert.tasks.own import infer_task, read_own
 from litebert.train.finetune import finetune, finetune_seeds
 from litebert.train.lesson import layer_scale, pupil, read_lesson
-from litebert.train.pretrain import Stopped
+from litebert.train.stopping import Stopped
 from litebert.train.tutor import Part, Tutor, weight_of
 from tests.toys import KINDS, choices, classes, questions, several, tags, toy_model, write_rows
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from litebert.cli import app
 from litebert.config import HeadConfig, UserError
 from litebert.corpus.batches import START, Stream, take
+from litebert.corpus.examples import Examples
 from litebert.corpus.pack import pack
 from litebert.infer.model import Model, load
 from litebert.model.weights import build
@@ -78,6 +79,14 @@ def test_looking_changes_nothing(objective, shards, monkeypatch):
     assert one == pytest.approx(evaluate(objective, str(shards), config, 20, CPU))
     assert objective.training
     assert all(torch.equal(old, new) for old, new in zip(before, objective.parameters(), strict=True))
+
+
+def test_an_epoch_is_planned_once_however_often_it_is_asked(objective, shards, monkeypatch):
+    planned, plan = [], Examples._epoch
+    monkeypatch.setattr(Examples, "_epoch", lambda self, epoch: planned.append(epoch) or plan(self, epoch))
+    monkeypatch.setattr(heldout, "AT_ONCE", 3)
+    evaluate(objective, str(shards), protocol(DataConfig(), 128), 10**6, CPU)
+    assert planned == list(range(MOST_EPOCHS + 1))  # one more: where the next batch would begin
 
 
 def test_a_small_corpus_is_not_counted_for_a_large_one(objective, shards):

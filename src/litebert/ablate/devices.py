@@ -13,7 +13,7 @@ import torch
 from litebert.ablate.once import RESULT, Say, write_json
 from litebert.ablate.run import Job, check, finished
 from litebert.config import UserError
-from litebert.train.pretrain import Stopped
+from litebert.train.stopping import Stopped
 
 TICK = 0.05  # seconds between two looks at the processes
 LOG = "log.txt"

@@ -34,11 +34,12 @@ from litebert.infer.model import load
 from litebert.recipe import Recipe, RunConfig, TuneRecipe
 from litebert.report.info import describe
 from litebert.train.heldout import PAIR, score_model
-from litebert.train.pretrain import Stopped, pretrain
+from litebert.train.pretrain import pretrain
 from litebert.train.probe import probe
 from litebert.train.processes import Processes, joined, pick_device
 from litebert.train.run import METRICS, MODEL
 from litebert.train.start import environment, resolve
+from litebert.train.stopping import Stopped
 
 TIMING = 0.02  # the standard error of a speed, as a share of it
 ASKED = {"order": "sop", "next": "nsp"}  # column: the objective that teaches it

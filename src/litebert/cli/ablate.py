@@ -77,7 +77,7 @@ def work(job: "Job", one: str, devices: str, command: Sequence[str]) -> None:
     from litebert.ablate.devices import pick_devices, run_beside
     from litebert.ablate.run import check, make, run_all
     from litebert.files import alone
-    from litebert.train.pretrain import signals
+    from litebert.train.stopping import signals
 
     show = Lines(quiet=False)
     with stoppable(), signals() as asked:

@@ -28,7 +28,7 @@ def demo(
     """Three minutes on a laptop: text to a small pre-trained ALBERT; then the one that ships, fine-tuned."""
     from litebert.demo import FAMILY, run_demo
     from litebert.report.info import describe
-    from litebert.train.pretrain import Stopped
+    from litebert.train.stopping import Stopped
 
     facts = {name: describe(name, PRESETS[name]) for name in FAMILY}
     if not as_json:

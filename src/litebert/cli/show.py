@@ -31,7 +31,7 @@ def progress(what: str) -> None:
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Around work that keeps what is finished: asked to stop, it says how it goes on."""
-    from litebert.train.pretrain import Stopped
+    from litebert.train.stopping import Stopped
 
     try:
         yield

@@ -68,9 +68,9 @@ def begin(recipe: str | None, to: Path | None, resume: bool, changes: list[str])
 
 def run(chosen: "Recipe | None", to: Path | None, resume: bool, device: str, as_json: bool) -> None:
     assert to is not None, "looked at in `begin`"
-    from litebert.train.pretrain import Stopped
     from litebert.train.pretrain import pretrain as train
     from litebert.train.processes import joined
+    from litebert.train.stopping import Stopped
 
     with joined(device) as processes:
         show = Panel() if sys.stderr.isatty() and processes.lead else Lines(quiet=not processes.lead)

@@ -53,7 +53,7 @@ def finetune(
         raise UserError("name the model to teach, or go on with a run by --resume alone")
     from litebert.train.finetune import finetune as teach
     from litebert.train.finetune import finetune_seeds
-    from litebert.train.pretrain import Stopped
+    from litebert.train.stopping import Stopped
 
     show = Lines(quiet=False)
     try:

@@ -33,12 +33,13 @@ from litebert.train.dial import check_dial, drawn
 from litebert.train.lesson import Lesson, class_weights, guide_of, layer_scale, pupil, read_lesson
 from litebert.train.objective import PRECISIONS
 from litebert.train.optim import Lamb, build_optimizer
-from litebert.train.pretrain import KERNELS, NO_MEMORY, Say, Stopped, signals
+from litebert.train.pretrain import KERNELS, NO_MEMORY, Say
 from litebert.train.processes import Processes, pick_device
 from litebert.train.run import MODEL, Run, differences, read_checkpoint
 from litebert.train.schedule import rate_at, stages
 from litebert.train.start import environment
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
+from litebert.train.stopping import Stopped, signals
 from litebert.train.trainee import Trainee, resolve_precision, restore
 from litebert.train.tutor import Part, Tutor, loss_of, weight_of
 

@@ -71,13 +71,14 @@ def evaluate(
     characters = piece_lengths(Tokenizer.load(Path(folder) / "tokenizer"))
     sums = torch.zeros(11, dtype=torch.float64, device=processes.device)
     spelled = 0
-    training = model.training
+    training, place, at = model.training, START, 0
     model.eval()
     for first in range(0, turns, processes.ranks):  # sharded weights need all processes at work, or none
         turn = first + processes.rank
         start = min(turn, turns - 1) * AT_ONCE
         size = min(AT_ONCE, limit - start)
-        batch, _ = take(examples, replace(stream, size=size), skip(examples, START, start))
+        place, at = skip(examples, place, start - at), start  # from where it was: the plan of an epoch is work
+        batch, _ = take(examples, replace(stream, size=size), place)
         micro = to_micro(pack(batch, config.length, examples.pad_id, processes.device.type == "cuda"), processes.device)
         if not types:
             micro = replace(micro, token_type_ids=torch.zeros_like(micro.token_type_ids))

@@ -2,10 +2,9 @@
 
 import json
 import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -39,6 +38,7 @@ from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
 from litebert.train.start import Prepared, environment, load_teacher, open_run, prepare
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
+from litebert.train.stopping import Stopped, signals
 from litebert.train.totals import Totals
 from litebert.train.trainee import Snapshot, Trainee, assemble
 
@@ -54,14 +54,6 @@ NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAIL
 SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
 
 
-class Stopped(Exception):  # noqa: N818  not an error: it was asked for
-    """Asked to stop by a signal, and everything saved."""
-
-    def __init__(self, step: int, signum: int) -> None:
-        super().__init__(f"stopped at step {step}; all of it is saved")
-        self.step, self.signum = step, signum
-
-
 @dataclass(frozen=True)
 class Session:
     """What stays the same while a run is trained."""
@@ -74,6 +66,7 @@ class Session:
     scored: bool = True  # whether there are held-out documents to look at
     teacher: Network | None = None
     answers: Answers | None = None  # of the teacher, kept on disk
+    asked: Sequence[int] = ()  # signals that ask to stop
 
     @property
     def made(self) -> Callable[[Network], Objective]:
@@ -88,6 +81,10 @@ class Session:
         """Losses beside those of masked pieces and pairs; what a phase says of pairs is not in their weights yet."""
         pairs = 0.0 if self.recipe.data.objective == "mlm" else 1.0
         return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial, pairs)]
+
+    def stopping(self, asked: float) -> int:
+        """The signal to stop by, or 0, when so many processes were asked to."""
+        return (self.asked[-1] if self.asked else int(signal.SIGTERM)) if asked else 0
 
     def note(self, text: str) -> None:
         self.say({"kind": "note", "text": text})
@@ -135,12 +132,12 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
             problem = unscored(recipe.data.shards, recipe.data, recipe.model.positions)
             teacher = load_teacher(recipe, processes)
             answers = kept_answers(recipe, teacher, prepared.tokenizer)
-            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None, teacher, answers)
+            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None, teacher, answers, asked)
             if run is not None:
                 run.append("environment.jsonl", environment(processes))
             for note in (*prepared.notes, *([problem] if problem else [])):
-                session.tell({"kind": "note", "text": note})
-            return train(session, prepared, asked)
+                session.note(note)
+            return train(session, prepared)
     except RuntimeError as problem:
         if not any(sign in str(problem) for sign in NO_MEMORY):
             raise
@@ -154,7 +151,7 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
             run.close()
 
 
-def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[str, Any]:
+def train(session: Session, prepared: Prepared) -> dict[str, Any]:
     recipe, run = session.recipe, session.recipe.run
     totals = Totals(session.processes, prepared.totals, peak_of(session), session.terms)
     plan = stages(recipe.phases, fix_steps(session, prepared))
@@ -168,7 +165,7 @@ def train(session: Session, prepared: Prepared, asked: Sequence[int]) -> dict[st
         trainee, place = enter(session, stage, plan, step, place, trainee or prepared.snapshot)
         if step == 0 and every:
             look(session, trainee, stage, step, recipe.evaluate.examples)
-        with closing(updates(session, stage, plan, step, place, asked)) as feed:  # and with it the processes it has
+        with closing(updates(session, stage, plan, step, place)) as feed:  # and with it the processes it has
             totals.resume()
             for made in take_steps(feed, trainee.optimizer, work_of(session, trainee, stage)):
                 assert isinstance(made.update, Batched)
@@ -219,7 +216,7 @@ def enter(
 
 
 def updates(
-    session: Session, stage: Stage, plan: Sequence[Stage], step: int, place: Place, asked: Sequence[int] = ()
+    session: Session, stage: Stage, plan: Sequence[Stage], step: int, place: Place
 ) -> Generator[Batched, None, None]:
     """The batches of a stage from a step on, packed and on the device."""
     phase, recipe, processes = stage.phase, session.recipe, session.processes
@@ -232,8 +229,7 @@ def updates(
     with closing(batches(stream, place, run.workers, make=make)) as source:
         for made, after in source:
             counts = [sum(getattr(part, name) for part in made) for name in ("masked", "pieces")]
-            masked, pieces, stopping = processes.total(*counts, len(asked))
-            stop = (asked[-1] if asked else int(signal.SIGTERM)) if stopping else 0
+            masked, pieces, asked = processes.total(*counts, len(session.asked))
             weights = to_device(weights_of(session, phase, masked, pieces), processes.device)
             depth = drawn(recipe.dial, run.seed, step)
             key = f"{phase.length}-{phase.batch}-{at_once}-{place.epoch}-{place.index}-{rank}-{ranks}"
@@ -242,7 +238,7 @@ def updates(
                 for number, part in enumerate(made)
             ]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
-            yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, stop)
+            yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, session.stopping(asked))
             step, place = step + 1, after
 
 
@@ -288,16 +284,14 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
     known = processes.on_lead(lambda: run.plan() if run is not None else None)
     if known is not None:
         return int(known["steps"])
-    session.tell({"kind": "note", "text": "measuring what a step of each phase takes"})
+    session.note("measuring what a step of each phase takes")
     trial = stages(recipe.phases, 1000 * len(recipe.phases))
     seconds = [processes.share(seconds_a_step(session, stage, trial, prepared)) for stage in trial]
     steps = steps_in(recipe.phases, seconds, 60 * recipe.run.budget_minutes)
     if run is not None:
         run.write(PLAN, json.dumps({"steps": steps, "seconds_a_step": seconds}, indent=1) + "\n")
     each = ", ".join(f"{1000 * value:.1f} ms" for value in seconds)
-    session.tell(
-        {"kind": "note", "text": f"{steps:,} steps fit {recipe.run.budget_minutes:g} minutes (a step: {each})"}
-    )
+    session.note(f"{steps:,} steps fit {recipe.run.budget_minutes:g} minutes (a step: {each})")
     return steps
 
 
@@ -321,12 +315,20 @@ def peak_of(session: Session) -> float:
 def look(
     session: Session, trainee: Trainee, stage: Stage, step: int, examples: int, kind: str = "held-out"
 ) -> dict[str, Any]:
-    """The held-out documents by the common protocol, and with the run's own masking and length beside it."""
+    """The held-out documents by the common protocol, and with the run's own masking and length beside it. Whoever is
+    asked to stop at the final look does not wait for it: all is saved by then."""
     begun, recipe = time.perf_counter(), session.recipe
     if not session.scored:
         return {}
+
+    def done(_: int) -> None:
+        if kind == "final" and (stop := session.stopping(session.processes.total(len(session.asked))[0])):
+            session.processes.wait()
+            raise Stopped(step, stop)
+
     common, own = protocol(recipe.data, recipe.model.positions), recipe.data.examples(stage.phase.length)
-    ask = partial(evaluate, trainee.model, recipe.data.shards, processes=session.processes, types=not recipe.one_text)
+    ask = partial(evaluate, trainee.model, recipe.data.shards, processes=session.processes, say=done)
+    ask = partial(ask, types=not recipe.one_text)
     line: dict[str, Any] = {"kind": kind, "step": step}
     line |= {"protocol": ask(common, examples), "own": ask(own, min(examples, 2048))}
     if recipe.dial.depths:
@@ -363,7 +365,7 @@ def finish(session: Session, trainee: Trainee, stage: Stage) -> dict[str, Any]:
     if session.run is not None:
         weights = one_type(now.weights) if session.recipe.one_text else now.weights
         folder = session.run.finish((now.config, now.heads, weights), session.tokenizer)
-        session.tell({"kind": "note", "text": f"the model is in {folder}"})
+        session.note(f"the model is in {folder}")
     return line
 
 
@@ -375,23 +377,3 @@ def one_type(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if name in found:
         found[name] = found[name][:1].expand_as(found[name]).contiguous()
     return found
-
-
-@contextmanager
-def signals() -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C ask the loop to stop after its step; a second one ends the process at once."""
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(signum: int, _: object) -> None:
-        asked.append(signum)
-        signal.signal(signum, before[signum])
-
-    before = {int(signum): signal.signal(signum, ask) for signum in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield asked
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
