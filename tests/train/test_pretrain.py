@@ -18,7 +18,7 @@ import litebert
 from litebert.config import UserError
 from litebert.model.weights import load_network
 from litebert.recipe import apply_sets, load_recipe, to_toml
-from litebert.train import heldout, objective
+from litebert.train import objective
 from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
 from tests.train.conftest import metrics
@@ -110,22 +110,6 @@ def test_dropout_is_the_same_after_resuming(train, interrupted):
     assert stopped.signum == signal.SIGTERM
     again, told = train(folder=whole.parent / "half", resume=True, model=model)
     assert told[0] == {"kind": "note", "text": "going on from step 15"}
-    assert same(weights(whole), weights(again))
-    assert metrics(whole) == metrics(again)
-
-
-def test_the_last_look_is_not_waited_for(train, interrupted, monkeypatch):
-    monkeypatch.setattr(heldout, "AT_ONCE", 2)
-    long = {"evaluate": {"every": 0, "final_examples": 20}}
-    whole, _ = train(**long)
-    looked = []
-    original = heldout.count
-    monkeypatch.setattr(heldout, "count", lambda *args: looked.append(1) or original(*args))
-    stopped = interrupted(heldout, "count", 3, lambda: train(folder=whole.parent / "half", **long))
-    assert len(looked) == 4  # and not the ten, and another look with the run's own masking
-    assert stopped.step == metrics(whole)[-1]["step"]
-    assert not (whole.parent / "half" / "model").exists()
-    again, _ = train(folder=whole.parent / "half", resume=True, **long)
     assert same(weights(whole), weights(again))
     assert metrics(whole) == metrics(again)
 

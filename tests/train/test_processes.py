@@ -161,6 +161,15 @@ def test_a_signal_to_all_processes_saves_once_and_says_so_once(tmp_path, table):
     assert not list((folder / "checkpoints").glob(".*"))
 
 
+def test_one_process_that_is_asked_to_stop_in_the_last_look_stops_all(spread):
+    long = {"evaluate": {"every": 0, "final_examples": 1000}}
+    folder = spread("asked", 2, "--asked-in-last-look", **long)
+    assert not (folder / "model").exists()
+    assert [line["kind"] for line in metrics(folder)][-1] == "train"
+    spread("asked", 2, "--resume", **long)
+    assert [line["kind"] for line in metrics(folder)][-1] == "final"
+
+
 def test_a_mistake_is_told_once(tmp_path, table):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "litebert"]
     done = subprocess.run(

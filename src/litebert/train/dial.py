@@ -1,7 +1,7 @@
 """A depth dial: one shared layer taught to answer after fewer passes too, the deep answer teaching the shallow one.
 
 Every step draws one of the depths. Its states are on the way to the deep ones, so it costs only the heads. Undialled,
-masked words survive a change of passes and the order head does not: every head is trained at every depth.
+masked words suffer from a change of passes and the order head is lost: every head is trained at every depth.
 """
 
 from collections.abc import Callable, Sequence

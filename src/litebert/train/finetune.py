@@ -335,15 +335,16 @@ def finish(seat: Seat, progress: Progress) -> dict[str, Any]:
 def finetune_seeds(recipe: TuneRecipe, folder: Path, seeds: int, resume: bool, device: str, say: Say) -> dict[str, Any]:
     """Several runs that differ by their seed alone; the best one's model is the directory's. Median, best and spread
     are over the seeds, as the papers report them."""
-    lines = []
-    for number in range(seeds):
-        seed = recipe.tune.seed + number
-        inside = folder / f"seed-{seed}"
-        say({"kind": "note", "text": f"seed {seed}, {number + 1} of {seeds}"})
-        again = resume and inside.exists()
-        lines.append(
-            finetune(replace(recipe, tune=replace(recipe.tune, seed=seed)), inside, again, device, say) | {"seed": seed}
-        )
+    lines: list[dict[str, Any]] = []
+    with signals() as asked:
+        for number in range(seeds):
+            if asked:  # when one had made its last step
+                raise Stopped(lines[-1]["step"], asked[-1])
+            seed = recipe.tune.seed + number
+            inside = folder / f"seed-{seed}"
+            say({"kind": "note", "text": f"seed {seed}, {number + 1} of {seeds}"})
+            again, mine = resume and inside.exists(), replace(recipe, tune=replace(recipe.tune, seed=seed))
+            lines.append(finetune(mine, inside, again, device, say) | {"seed": seed})
     names = [score["name"] for score in lines[0]["scores"]]
     table = {name: [line["scores"][at]["value"] for line in lines] for at, name in enumerate(names)}
     best = max(range(seeds), key=lambda at: table[names[0]][at])

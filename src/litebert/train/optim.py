@@ -4,6 +4,7 @@ Every step is a handful of operations over all tensors at once, and nothing in i
 is not finite is found there, and the step that would have used it changes nothing.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,12 +17,13 @@ from litebert.strict import UserError
 from litebert.train.sharded import in_parts
 
 
-class Lamb(torch.optim.Optimizer):
+class Lamb:
     """LAMB as google-research/albert has it (lamb_optimizer.py): no bias correction, epsilon outside the root, decay
     inside the update, and each tensor's step scaled by ‖weight‖ / ‖update‖. `adapt=False` in a group leaves that
     scaling out: with it the whole is the Adam that Google fine-tunes with, and with `correct_bias` AdamW.
 
-    A parameter that holds several of the original's tensors (query, key and value) is scaled block by block.
+    A parameter that holds several of the original's tensors (query, key and value) is scaled block by block. It looks
+    like a `torch.optim.Optimizer` and is none: making one of those imports PyTorch's compiler, seconds for nothing.
     """
 
     def __init__(
@@ -32,15 +34,20 @@ class Lamb(torch.optim.Optimizer):
         eps: float = 1e-6,
         correct_bias: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "correct_bias": correct_bias, "steps": 0.0}
-        super().__init__(groups, defaults | {"weight_decay": 0.0, "adapt": True, "blocks": 1})
+        usual = {"lr": lr, "betas": betas, "eps": eps, "correct_bias": correct_bias, "steps": 0.0}
+        usual |= {"weight_decay": 0.0, "adapt": True, "blocks": 1}
+        self.param_groups: list[dict[str, Any]] = [usual | group for group in groups]
+        self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+
+    def zero_grad(self) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                weight.grad = None
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None, take: Tensor | float = 1.0) -> None:  # type: ignore[override]
+    def step(self, take: Tensor | float = 1.0) -> None:
         """`take` is 1, or 0 on the device to leave everything as it is; the gradients must be finite all the same. The
         rate (`lr`) may be a number on the device too: then a step is the same work whatever it is."""
-        if closure is not None:
-            raise UserError("this optimizer takes no closure")
         for group in self.param_groups:
             group["steps"] += take
             weights = [weight for weight in group["params"] if weight.grad is not None]

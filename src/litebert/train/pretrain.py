@@ -66,7 +66,7 @@ class Session:
     scored: bool = True  # whether there are held-out documents to look at
     teacher: Network | None = None
     answers: Answers | None = None  # of the teacher, kept on disk
-    asked: Sequence[int] = ()  # signals that ask to stop
+    asked: Sequence[int] = ()  # signals that ask to stop, as they arrive
 
     @property
     def made(self) -> Callable[[Network], Objective]:
@@ -83,7 +83,7 @@ class Session:
         return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial, pairs)]
 
     def stopping(self, asked: float) -> int:
-        """The signal to stop by, or 0, when so many processes were asked to."""
+        """The signal to stop by, or 0, when all processes together were asked so often."""
         return (self.asked[-1] if self.asked else int(signal.SIGTERM)) if asked else 0
 
     def note(self, text: str) -> None:
@@ -327,8 +327,9 @@ def look(
             raise Stopped(step, stop)
 
     common, own = protocol(recipe.data, recipe.model.positions), recipe.data.examples(stage.phase.length)
-    ask = partial(evaluate, trainee.model, recipe.data.shards, processes=session.processes, say=done)
-    ask = partial(ask, types=not recipe.one_text)
+    ask = partial(
+        evaluate, trainee.model, recipe.data.shards, processes=session.processes, say=done, types=not recipe.one_text
+    )
     line: dict[str, Any] = {"kind": kind, "step": step}
     line |= {"protocol": ask(common, examples), "own": ask(own, min(examples, 2048))}
     if recipe.dial.depths:

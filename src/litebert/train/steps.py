@@ -63,7 +63,7 @@ def one_step(
     loss: Callable[[T], tuple[Tensor, Tensor]],  # what to minimise, and what to count
     clip: float,
 ) -> Done:
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     figures: Tensor | None = None
     for number, part in enumerate(parts):
         with _exchange(model, number == len(parts) - 1):

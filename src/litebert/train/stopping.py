@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 
 class Stopped(Exception):  # noqa: N818  not an error: it was asked for
@@ -14,21 +15,35 @@ class Stopped(Exception):  # noqa: N818  not an error: it was asked for
         self.step, self.signum = step, signum
 
 
+class Asked(list[int]):
+    """The signals that ask to stop, as they arrive. Whoever waits for them around this one hears of them too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = {int(signum): signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        self.append(signum)
+        outer = self.before[signum]
+        if isinstance(outer, Asked):
+            outer(signum, frame)
+        else:
+            signal.signal(signum, outer)
+
+
 @contextmanager
-def signals() -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C ask the loop to stop after its step; a second one ends the process at once."""
-    asked: list[int] = []
+def signals() -> Iterator[Asked]:
+    """SIGTERM and Ctrl-C ask to stop where all is saved, after a step or in the last look; a second one ends the
+    process at once."""
+    asked = Asked()
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-
-    def ask(signum: int, _: object) -> None:
-        asked.append(signum)
-        signal.signal(signum, before[signum])
-
-    before = {int(signum): signal.signal(signum, ask) for signum in (signal.SIGTERM, signal.SIGINT)}
+    for signum in asked.before:
+        signal.signal(signum, asked)
     try:
         yield asked
     finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+        for signum, handler in asked.before.items():
+            if signum not in asked:
+                signal.signal(signum, handler)
