@@ -25,15 +25,35 @@ def context() -> ForkServerContext:
     return found
 
 
+class Started:
+    """`litebert WORDS…` in a folder, at work; to be watched, asked to stop and killed."""
+
+    def __init__(self, words: Sequence[str], cwd: Path) -> None:
+        self.told = tempfile.TemporaryDirectory()
+        self.process = context().Process(target=command, args=(list(words), str(cwd), self.told.name))
+        self.process.start()
+
+    def said(self, stream: str = "err") -> str:
+        file = Path(self.told.name, stream)
+        return file.read_text() if file.exists() else ""
+
+    def at_work(self) -> bool:
+        return self.process.exitcode is None
+
+    def send(self, signum: int) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signum)
+
+    def wait(self, seconds: float | None = None) -> int:
+        self.process.join(seconds)
+        assert self.process.exitcode is not None, f"still at work after {seconds} s"
+        return self.process.exitcode
+
+
 def run(words: Sequence[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """`litebert WORDS…` in a folder, as `subprocess.run` would with its output captured."""
-    with tempfile.TemporaryDirectory() as told:
-        process = context().Process(target=command, args=(list(words), str(cwd), told))
-        process.start()
-        process.join()
-        out, err = (Path(told, name).read_text() for name in ("out", "err"))
-    assert process.exitcode is not None
-    return subprocess.CompletedProcess(list(words), process.exitcode, out, err)
+    """As `subprocess.run` would with its output captured."""
+    started = Started(words, cwd)
+    return subprocess.CompletedProcess(list(words), started.wait(), started.said("out"), started.said())
 
 
 def command(words: list[str], cwd: str, told: str) -> None:

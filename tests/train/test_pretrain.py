@@ -21,6 +21,7 @@ from litebert.recipe import apply_sets, load_recipe, to_toml
 from litebert.train import objective
 from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
+from tests import forked
 from tests.train.conftest import metrics
 
 GROWING = [
@@ -38,22 +39,12 @@ def same(one, other):
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def command(folder, *more):
-    return [sys.executable, "-m", "litebert", "pretrain", "--to", str(folder), "--device", "cpu", *more]
-
-
 def start(table, folder, tmp_path, *more):
     """A run in a process of its own."""
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(to_toml(apply_sets(table, [])))
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command(folder, *more) if "--resume" in more else [*command(folder, *more), str(recipe)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    words = ["pretrain", "--to", str(folder), "--device", "cpu", *more]
+    return forked.Started(words if "--resume" in more else [*words, str(recipe)], tmp_path)
 
 
 def test_training_lowers_the_loss_and_leaves_a_model_that_loads(train):
@@ -83,18 +74,17 @@ def test_stopped_by_kill_at_five_moments_equals_never_stopped(table, train, tmp_
     for number, moment in enumerate(moments):
         process = start(recipe, folder, tmp_path, *(["--resume"] if number else []))
         while True:
-            assert process.poll() is None, process.communicate()[1]
+            assert process.at_work(), process.said()
             path = folder / "metrics.jsonl"
             if path.is_file() and f'"step": {moment},' in path.read_text():
                 break
             time.sleep(0.01)
         time.sleep(luck.random() / 10)
-        process.kill()
-        process.communicate()
+        process.send(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
     assert not (folder / "model").exists()
     process = start(recipe, folder, tmp_path, "--resume")
-    assert process.wait() == 0, process.communicate()[1]
-    process.communicate()
+    assert process.wait() == 0, process.said()
     assert same(weights(whole), weights(folder))
     assert metrics(whole) == metrics(folder)
     assert same(
@@ -119,11 +109,11 @@ def test_a_signal_saves_and_says_how_to_go_on(signum, table, tmp_path):
     folder = tmp_path / "run"
     process = start(table(run={"steps": 100_000, "save_every": 1_000_000}), folder, tmp_path)
     while not (folder / "metrics.jsonl").is_file() or not (folder / "metrics.jsonl").read_text():
-        assert process.poll() is None, process.communicate()[1]
+        assert process.at_work(), process.said()
         time.sleep(0.02)
-    process.send_signal(signum)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + signum
+    process.send(signum)
+    assert process.wait(60) == 128 + signum
+    said = process.said()
     assert f"go on with: litebert pretrain --to {folder} --resume" in said
     assert "Traceback" not in said
     assert len(list((folder / "checkpoints").iterdir())) == 1
@@ -284,12 +274,12 @@ class TestErrors:
         folder = tmp_path / "run"
         process = start(table(run={"steps": 100_000}), folder, tmp_path)
         while not (folder / "metrics.jsonl").is_file():
-            assert process.poll() is None, process.communicate()[1]
+            assert process.at_work(), process.said()
             time.sleep(0.02)
         with pytest.raises(UserError, match="another process is training in"):
             train(folder=folder, resume=True, run={"steps": 100_000})
-        process.kill()
-        process.communicate()
+        process.send(signal.SIGKILL)
+        process.wait()
 
     def test_a_directory_that_holds_a_run_is_not_overwritten(self, train):
         folder, _ = train()
@@ -310,7 +300,7 @@ class TestErrors:
         else:
             (tmp_path / "closed").mkdir(mode=0o500)
             target = str(tmp_path / "closed" / "run")
-        done = subprocess.run([*command(target), "cpu-demo", "--set", "data.shards=x"], capture_output=True, text=True)
+        done = forked.run(["pretrain", "--to", target, "cpu-demo", "--set", "data.shards=x"], tmp_path)
         assert done.returncode == 2
         assert done.stderr.startswith(f"litebert: cannot write {target}: ")
         assert len(done.stderr.splitlines()) == 1
@@ -324,8 +314,8 @@ class TestErrors:
         try:
             recipe = table(model={"hidden_size": 64, "ffn_size": 256}, run={"steps": 400, "save_every": 5, "keep": 9})
             process = start(recipe, mount / "run", tmp_path)
-            _, said = process.communicate(timeout=120)
-            assert process.returncode == 2, said
+            code, said = process.wait(120), process.said()
+            assert code == 2, said
             last = said.splitlines()[-1]
             assert "No space left on device; the last checkpoint, step-" in last
             kept = sorted((mount / "run" / "checkpoints").iterdir())
@@ -338,7 +328,8 @@ class TestErrors:
             shutil.rmtree(mount / "run" / "tensorboard", ignore_errors=True)
             step = int(kept[-1].name.removeprefix("step-"))
             process = start(recipe, mount / "run", tmp_path, "--resume")
-            _, said = process.communicate(timeout=120)
+            process.wait(120)
+            said = process.said()
             assert f"going on from step {step}" in said
         finally:
             subprocess.run(["umount", "-l", str(mount)], check=True)
