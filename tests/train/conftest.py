@@ -5,6 +5,8 @@ import os
 import signal
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from litebert.recipe import apply_sets
 from litebert.train import finetune
@@ -65,6 +67,15 @@ def train(tmp_path, table):
         return folder, told
 
     return run
+
+
+def weights(folder):
+    """The model that a run ended with."""
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def metrics(folder):

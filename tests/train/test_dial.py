@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from litebert.cli.train import as_text
 from litebert.config import DialConfig, HeadConfig, UserError
@@ -17,16 +16,9 @@ from litebert.train import dial as module
 from litebert.train.dial import Dialled, drawn, terms
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective, read_inputs
+from tests.train.conftest import same, weights
 
 DIAL = {"depths": [1, 2]}
-
-
-def weights(folder):
-    return load_file(folder / "model" / "model.safetensors")
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.parametrize("inner", [1, 2])

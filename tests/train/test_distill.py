@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from litebert.cli import app
@@ -25,7 +24,7 @@ from litebert.train.distill import Pupil, padded, terms
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective, read_inputs
 from tests.conftest import FAMILIES
-from tests.train.conftest import MODEL
+from tests.train.conftest import MODEL, same, weights
 
 SIZES = {"hidden_size": 32, "ffn_size": 64, "heads": 4, "positions": 64, "init_std": 0.2}
 HEADS = [HeadConfig(kind="mlm"), HeadConfig(kind="pair")]
@@ -142,14 +141,6 @@ def settings(teacher, **more):
     student = {**SIZES, **FAMILIES["distilbert"], "layers": 2}
     data = {"objective": "mlm", "layout": "full-sentences"}
     return {"model": student, "data": data, "distill": {"teacher": teacher, **more}}
-
-
-def weights(folder):
-    return load_file(folder / "model" / "model.safetensors")
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_every_switch_changes_what_is_learned(train, taught_by):

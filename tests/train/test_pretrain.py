@@ -22,21 +22,12 @@ from litebert.train import objective
 from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
 from tests import forked
-from tests.train.conftest import metrics
+from tests.train.conftest import metrics, same, weights
 
 GROWING = [
     {"passes": 2, "length": 16, "batch": 8, "rate": 0.01, "share": 2, "warmup": 3},
     {"passes": 4, "length": 32, "batch": 8, "rate": 0.005, "share": 1},
 ]
-
-
-def weights(folder):
-    return load_file(folder / "model" / "model.safetensors")
-
-
-def same(one, other):
-    assert one.keys() == other.keys()
-    return all(torch.equal(one[name], other[name]) for name in one)
 
 
 def start(table, folder, tmp_path, *more):

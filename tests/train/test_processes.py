@@ -9,12 +9,11 @@ import time
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from litebert.recipe import apply_sets, to_toml
 from tests import forked
 from tests.train import worker
-from tests.train.conftest import metrics
+from tests.train.conftest import metrics, weights
 
 
 @pytest.fixture
@@ -49,10 +48,6 @@ def spread(tmp_path, table):
         return folder
 
     return run
-
-
-def weights(folder):
-    return load_file(folder / "model" / "model.safetensors")
 
 
 def gap(one, other):

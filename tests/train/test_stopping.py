@@ -4,23 +4,12 @@ import os
 import signal
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
 from litebert.train import finetune, heldout
 from litebert.train.stopping import Stopped, signals
 from tests.toys import classes, toy_model, write_rows
-from tests.train.conftest import metrics
-
-
-def weights(folder):
-    return load_file(folder / "model" / "model.safetensors")
-
-
-def same(one, other):
-    assert one.keys() == other.keys()
-    return all(torch.equal(one[name], other[name]) for name in one)
+from tests.train.conftest import metrics, same, weights
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

@@ -339,7 +339,7 @@ def finetune_seeds(recipe: TuneRecipe, folder: Path, seeds: int, resume: bool, d
     with signals() as asked:
         for number in range(seeds):
             if asked:  # when one had made its last step
-                raise Stopped(lines[-1]["step"], asked[-1])
+                raise Stopped(lines[-1]["step"] if lines else 0, asked[-1])
             seed = recipe.tune.seed + number
             inside = folder / f"seed-{seed}"
             say({"kind": "note", "text": f"seed {seed}, {number + 1} of {seeds}"})
