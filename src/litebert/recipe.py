@@ -87,12 +87,14 @@ class Phase:
 class OptimizerConfig:
     """Gradients -> weights."""
 
-    kind: Literal["lamb", "adamw"] = "lamb"
+    kind: Literal["lamb", "adamw", "muon"] = "lamb"  # muon: Muon for the layers' matrices, AdamW for all else
     weight_decay: float = 0.01
     betas: tuple[float, ...] = (0.9, 0.999)
     eps: float = 1e-6
     clip: float = 1.0  # the most that the norm of all gradients may be; 0: no bound
     correct_bias: bool = False  # as the Adam paper does and Google's code does not
+    momentum: float = 0.95  # Muon's
+    rms: float = 0.2  # Muon's: the root mean square of an update before the rate; Adam's own is 0.2 to 0.4
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -101,8 +103,11 @@ class OptimizerConfig:
         for name in ("weight_decay", "clip"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
-        if self.eps <= 0:
-            raise UserError(f"eps = {self.eps} must be above 0")
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"momentum = {self.momentum} must be at least 0 and below 1")
+        for name in ("eps", "rms"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"{name} = {getattr(self, name)} must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +175,8 @@ class Recipe:
         check_types(self)
         if not self.phases:
             raise UserError("phases is empty; a run needs at least one")
+        if self.optimizer.kind == "muon" and self.run.parallel == "fsdp":
+            raise UserError("Muon needs whole matrices, and fsdp keeps them in parts: use parallel = ddp, or adamw")
 
     @property
     def one_text(self) -> bool:

@@ -9,9 +9,11 @@ import torch
 
 from litebert.config import HeadConfig, UserError
 from litebert.model.weights import build
-from litebert.train.optim import Lamb, clip_gradients, parameter_groups
+from litebert.recipe import OptimizerConfig
+from litebert.train.optim import Lamb, build_optimizer, clip_gradients, orthogonal, parameter_groups
 
 LR, DECAY, FIRST, SECOND, EPS = 0.01, 0.01, 0.9, 0.999, 1e-6
+MUON = {"momentum": 0.95, "rms": 0.2}
 
 
 def reference(weights, gradients, adapted, steps_lr):
@@ -99,13 +101,15 @@ def test_clipping_leaves_small_gradients_alone_and_refuses_none():
 
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf"), 3e38])
-@pytest.mark.parametrize("adapt", [True, False])
+@pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
 @pytest.mark.parametrize("correct_bias", [True, False])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_gradient_that_is_not_finite_changes_nothing(broken, adapt, correct_bias, first):
+def test_a_gradient_that_is_not_finite_changes_nothing(broken, kind, correct_bias, first):
     torch.manual_seed(0)
     weights = [torch.nn.Parameter(torch.randn(6, 4)), torch.nn.Parameter(torch.randn(3))]
-    optimizer = Lamb([{"params": weights, "adapt": adapt, "weight_decay": 0.1}], LR, correct_bias=correct_bias)
+    group = {"adapt": kind == "lamb", "weight_decay": 0.1}
+    groups = [{"params": weights[:1], "muon": kind == "muon", **MUON} | group, {"params": weights[1:]} | group]
+    optimizer = Lamb(groups, LR, correct_bias=correct_bias)
 
     def step(value):
         for weight in weights:
@@ -117,13 +121,14 @@ def test_a_gradient_that_is_not_finite_changes_nothing(broken, adapt, correct_bi
 
     if not first:
         assert step(1.0)[1] == 1
-    moments = [optimizer.state[weight].get(name) for weight in weights for name in ("m", "v")]
+    kept = [(weight, name) for weight in weights for name in (["m"] if weight.dim() == 2 and kind == "muon" else "mv")]
+    moments = [optimizer.state[weight].get(name) for weight, name in kept]
     before = [each.detach().clone() for each in weights]
     before += [torch.zeros(1) if each is None else each.clone() for each in moments]
     norm, finite = step(broken)
     assert finite == 0
     assert not torch.isfinite(norm)
-    after = [*weights, *(optimizer.state[weight][name] for weight in weights for name in ("m", "v"))]
+    after = [*weights, *(optimizer.state[weight][name] for weight, name in kept)]
     assert all((old == new).all() for old, new in zip(before, after, strict=True))
     assert step(1.0)[1] == 1
     assert all(torch.isfinite(weight).all() for weight in weights)
@@ -154,3 +159,62 @@ def test_without_adaptation_and_with_bias_correction_it_is_adamw():
         peer.step()
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (24, 96)])
+def test_what_muon_makes_orthogonal_keeps_its_directions_and_evens_their_lengths(shape):
+    torch.manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(2, *shape, dtype=torch.float64), full_matrices=False)
+    lengths = torch.logspace(0, -2, 24, dtype=torch.float64)  # the longest a hundred times as long as the shortest
+    made = orthogonal(left @ torch.diag_embed(lengths.expand(2, -1)) @ right)
+    seen = left.mT @ made @ right.mT
+    found = torch.diagonal(seen, dim1=-2, dim2=-1)
+    assert 0.5 < found.min() < found.max() < 1.3
+    assert (seen - torch.diag_embed(found)).abs().max() < 1e-12
+
+
+def test_muon_is_pytorchs_on_the_layers_matrices_and_adamw_elsewhere(small):
+    """Theirs multiplies in bf16; query, key and value are a matrix each."""
+    network = build(small(layers=2), [HeadConfig(kind="mlm")], seed=1)
+    before = {name: weight.detach().clone() for name, weight in network.named_parameters()}
+    config = OptimizerConfig(kind="muon", weight_decay=0.1, betas=(0.9, 0.98), correct_bias=True, momentum=0.9)
+    mine = build_optimizer(network, config)
+    for group in mine.param_groups:
+        group["lr"].fill_(LR)
+    theirs = {name: [each.clone() for each in _parts(name, weight)] for name, weight in before.items()}
+    matrices = [part for name, parts in theirs.items() if _is_layers(name, before[name]) for part in parts]
+    decayed, plain = (
+        [
+            part
+            for name, parts in theirs.items()
+            if not _is_layers(name, before[name]) and (before[name].dim() == 2) == two
+            for part in parts
+        ]
+        for two in (True, False)
+    )
+    assert len(matrices) == 6  # q, k, v, out, up, down
+    peers = [
+        torch.optim.Muon(matrices, LR, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(decayed, LR, (0.9, 0.98), 1e-6, weight_decay=0.1),
+        torch.optim.AdamW(plain, LR, (0.9, 0.98), 1e-6, weight_decay=0.0),
+    ]
+    for _ in range(10):
+        for name, weight in network.named_parameters():
+            weight.grad = torch.randn_like(weight)
+            for part, gradient in zip(theirs[name], _parts(name, weight.grad), strict=True):
+                part.grad = gradient.clone()
+        mine.step()
+        for peer in peers:
+            peer.step()
+    for name, weight in network.named_parameters():
+        moved, peers_moved = weight.detach() - before[name], torch.cat(theirs[name]) - before[name]
+        tolerance = 0.02 if _is_layers(name, weight) else 1e-5
+        assert (moved - peers_moved).norm() < tolerance * peers_moved.norm(), name
+
+
+def _is_layers(name, weight):
+    return ".trunk." in name and weight.dim() == 2
+
+
+def _parts(name, weight):
+    return weight.chunk(3) if name.endswith("qkv.weight") else [weight]

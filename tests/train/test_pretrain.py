@@ -110,6 +110,26 @@ def test_a_signal_saves_and_says_how_to_go_on(signum, table, tmp_path):
     assert len(list((folder / "checkpoints").iterdir())) == 1
 
 
+@pytest.mark.parametrize("sharing", ["all", "none"])
+def test_muon_resumes_across_growth_and_its_knobs_count(sharing, train, interrupted):
+    settings = {"phases": GROWING, "model": {"sharing": sharing}}
+    muon = {"kind": "muon", "correct_bias": True}
+    whole, _ = train(run={"steps": 12}, optimizer=muon, **settings)
+    half = whole.parent / "half"
+    for calls in (3, 6):  # in the first phase, and in the one after growth
+        interrupted(
+            objective,
+            "masked_loss",
+            calls,
+            lambda: train(half, half.exists(), run={"steps": 12}, optimizer=muon, **settings),
+        )
+    train(half, resume=True, run={"steps": 12}, optimizer=muon, **settings)
+    assert same(weights(whole), weights(half))
+    for knob in ({"momentum": 0.5}, {"rms": 0.4}):
+        other, _ = train(run={"steps": 12}, optimizer=muon | knob, **settings)
+        assert not same(weights(whole), weights(other)), knob
+
+
 def test_a_finished_run_resumed_changes_nothing(train):
     folder, _ = train()
     before = weights(folder), metrics(folder)
@@ -190,6 +210,7 @@ def test_switches_change_what_is_trained(train):
     plain, _ = few()
     for sections in (
         {"optimizer": {"kind": "adamw"}},
+        {"optimizer": {"kind": "muon"}},
         {"optimizer": {"correct_bias": True}},
         {"optimizer": {"clip": 0.0}},
         {"optimizer": {"weight_decay": 0.5}},
@@ -427,6 +448,9 @@ class TestErrors:
             ({"phases": [{"length": 512}]}, "a phase of length 512 does not fit the model's 64 positions"),
             ({"model": {"groups": 3}, "phases": GROWING}, "passes = 2 is fewer than the model's groups = 3"),
             ({"run": {"steps": 1}, "phases": GROWING}, "1 steps are too few for 2 phases"),
+            ({"optimizer": {"kind": "muon"}, "run": {"parallel": "fsdp"}}, "Muon needs whole matrices"),
+            ({"optimizer": {"momentum": 1.0}}, "momentum = 1.0 must be at least 0 and below 1"),
+            ({"optimizer": {"rms": 0.0}}, "rms = 0.0 must be above 0"),
         ],
     )
     def test_a_recipe_that_cannot_run_says_why(self, sections, sentence, train):

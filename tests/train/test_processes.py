@@ -76,6 +76,12 @@ def test_one_process_two_processes_and_four_parts_are_the_same_run(precision, to
     assert metrics(by_two)[-1]["protocol"] == pytest.approx(metrics(alone)[-1]["protocol"], abs=1e-4)
 
 
+def test_muon_by_two_processes_is_the_same_run(train, spread):
+    settings = {"optimizer": {"kind": "muon"}, "run": {"precision": "fp64", "steps": 6}}
+    alone, _ = train(**settings)
+    assert gap(weights(alone), weights(spread("two", 2, **settings))) < 1e-10
+
+
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 @pytest.mark.parametrize("what", ["teacher", "dial"])
 def test_a_teacher_or_a_dial_by_two_processes_is_the_same_run(what, parallel, train, spread, tmp_path):

@@ -1,11 +1,11 @@
-"""Gradients -> weights: LAMB and Adam as the originals have them, and clipping.
+"""Gradients -> weights: LAMB, Adam and Muon as the originals have them, and clipping.
 
 Every step is a handful of operations over all tensors at once, and nothing in it waits for the device: a gradient that
 is not finite is found there, and the step that would have used it changes nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ class Lamb:
     inside the update, and each tensor's step scaled by ‖weight‖ / ‖update‖. `adapt=False` in a group leaves that
     scaling out: with it the whole is the Adam that Google fine-tunes with, and with `correct_bias` AdamW.
 
-    A parameter that holds several of the original's tensors (query, key and value) is scaled block by block. It looks
+    `muon=True` in a group makes the update Muon's: momentum, and all of a matrix's directions as long as each other.
+
+    A parameter that holds several of the original's tensors (query, key and value) is taken block by block. It looks
     like a `torch.optim.Optimizer` and is none: making one of those imports PyTorch's compiler, seconds for nothing.
     """
 
@@ -35,7 +37,7 @@ class Lamb:
         correct_bias: bool = False,
     ) -> None:
         usual = {"lr": lr, "betas": betas, "eps": eps, "correct_bias": correct_bias, "steps": 0.0}
-        usual |= {"weight_decay": 0.0, "adapt": True, "blocks": 1}
+        usual |= {"weight_decay": 0.0, "adapt": True, "blocks": 1, "muon": False}
         self.param_groups: list[dict[str, Any]] = [usual | group for group in groups]
         self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
@@ -55,11 +57,29 @@ class Lamb:
                 self._step(group, weights, take)
 
     def _step(self, group: dict[str, Any], weights: list[Tensor], take: Tensor | float) -> None:
-        for weight in weights:
-            if not self.state[weight]:
-                self.state[weight] = {"m": torch.zeros_like(weight), "v": torch.zeros_like(weight)}
+        update = self._muon(group, weights, take) if group["muon"] else self._adam(group, weights, take)
+        if group["weight_decay"]:
+            torch._foreach_add_(update, _local(weights), alpha=group["weight_decay"])
+        if group["adapt"]:
+            parts = _blocks(weights, update, group["blocks"])
+            sizes = _norms(_blocks(weights, _local(weights), group["blocks"]), weights[0])
+            strides = _norms(parts, weights[0])
+            ratio = torch.where((sizes > 0) & (strides > 0), sizes / strides, 1.0) * (group["lr"] * take)
+            torch._foreach_mul_(parts, list(ratio.unbind()))
+        else:
+            torch._foreach_mul_(update, _like(group["lr"] * take, update[0]))
+        torch._foreach_sub_(_local(weights), update)
+
+    def _moments(self, weights: list[Tensor], names: str) -> Iterator[list[Tensor]]:
+        for name in names:
+            for weight in weights:
+                if name not in self.state[weight]:
+                    self.state[weight][name] = torch.zeros_like(weight)
+            yield _local(self.state[weight][name] for weight in weights)
+
+    def _adam(self, group: dict[str, Any], weights: list[Tensor], take: Tensor | float) -> tuple[Tensor, ...]:
         gradients = _local(weight.grad for weight in weights)
-        m, v = (_local(self.state[weight][name] for weight in weights) for name in ("m", "v"))
+        m, v = self._moments(weights, "mv")
         first, second = group["betas"]
         torch._foreach_mul_(m, 1 - (1 - first) * take)
         torch._foreach_add_(m, gradients, alpha=1 - first)
@@ -73,17 +93,36 @@ class Lamb:
         update = torch._foreach_div(m, update)
         if group["correct_bias"]:
             torch._foreach_div_(update, _like(1 - first**made, m[0]))
-        if group["weight_decay"]:
-            torch._foreach_add_(update, _local(weights), alpha=group["weight_decay"])
-        if group["adapt"]:
-            parts = _blocks(weights, update, group["blocks"])
-            sizes = _norms(_blocks(weights, _local(weights), group["blocks"]), weights[0])
-            strides = _norms(parts, weights[0])
-            ratio = torch.where((sizes > 0) & (strides > 0), sizes / strides, 1.0) * (group["lr"] * take)
-            torch._foreach_mul_(parts, list(ratio.unbind()))
-        else:
-            torch._foreach_mul_(update, _like(group["lr"] * take, m[0]))
-        torch._foreach_sub_(_local(weights), update)
+        return update
+
+    def _muon(self, group: dict[str, Any], weights: list[Tensor], take: Tensor | float) -> tuple[Tensor, ...]:
+        """Nesterov's momentum, made orthogonal; its size is what Adam's would be, so that Adam's rates suit it."""
+        gradients = _local(weight.grad for weight in weights)
+        (m,) = self._moments(weights, "m")
+        keep = group["momentum"]
+        torch._foreach_mul_(m, 1 - (1 - keep) * take)
+        torch._foreach_add_(m, gradients, alpha=1 - keep)
+        update = torch._foreach_mul(m, keep)
+        torch._foreach_add_(update, gradients, alpha=1 - keep)
+        alike: dict[tuple[int, int], list[Tensor]] = {}
+        for part in _blocks(weights, update, group["blocks"]):
+            part = part if part.shape[0] <= part.shape[1] else part.T
+            alike.setdefault((part.shape[0], part.shape[1]), []).append(part)
+        for (_, columns), parts in alike.items():
+            torch._foreach_copy_(parts, list((orthogonal(torch.stack(parts)) * (group["rms"] * columns**0.5)).unbind()))
+        return update
+
+
+def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
+    """Each of these (N, rows, columns), not higher than wide, with all its singular values near 1 (0.7 to 1.2), by
+    products alone: a polynomial of Newton and Schulz's kind whose coefficients (Jordan, 2024) lift small ones fast."""
+    x = matrices.bfloat16() if matrices.is_cuda and matrices.dtype == torch.float32 else matrices
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-20)
+    for _ in range(rounds):
+        square = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    found: Tensor = x.to(matrices.dtype)
+    return found
 
 
 def _like(value: Tensor | float, other: Tensor) -> Tensor | float:
@@ -126,27 +165,33 @@ def _norms(parts: list[Tensor], like: Tensor) -> Tensor:
 
 
 def parameter_groups(
-    network: nn.Module, weight_decay: float, adapt: bool = True, scale: Callable[[str], float] = lambda _: 1.0
+    network: nn.Module,
+    weight_decay: float,
+    adapt: bool = True,
+    scale: Callable[[str], float] = lambda _: 1.0,
+    muon: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """Three groups: matrices and tables; stacked query-key-value matrices; norms and biases, which neither decay nor
-    adapt. `scale` says of a weight's name what its rate is multiplied by; of each value there are three groups."""
-    kinds: list[dict[str, Any]] = [
-        {"weight_decay": weight_decay, "adapt": adapt},
-        {"weight_decay": weight_decay, "adapt": adapt, "blocks": 3},
-        {"weight_decay": 0.0, "adapt": False},
-    ]
-    found: dict[tuple[float, int], list[Tensor]] = {}
+    """Groups: matrices and tables; stacked query-key-value matrices; norms and biases, which neither decay nor adapt.
+    `scale` says of a weight's name what its rate is multiplied by; `muon`, if given, is for the layers' matrices."""
+    found: dict[tuple[float, int, bool], list[Tensor]] = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             kind = 2 if parameter.dim() < 2 else 1 if name.endswith("qkv.weight") else 0
-            found.setdefault((scale(name), kind), []).append(parameter)
-    order = sorted(found, key=lambda key: (-key[0], key[1]))
-    return [{"params": found[key], "scale": key[0], **kinds[key[1]]} for key in order]
+            layers = muon is not None and kind < 2 and ".trunk." in name
+            found.setdefault((scale(name), kind, layers), []).append(parameter)
+    groups = []
+    for rate, kind, layers in sorted(found, key=lambda key: (-key[0], *key[1:])):
+        group: dict[str, Any] = {"params": found[rate, kind, layers], "scale": rate, "blocks": 3 if kind == 1 else 1}
+        decays = kind < 2
+        group |= {"weight_decay": weight_decay if decays else 0.0, "adapt": adapt and decays}
+        groups.append(group | {"muon": True, **(muon or {})} if layers else group)
+    return groups
 
 
 def build_optimizer(network: nn.Module, config: OptimizerConfig, scale: Callable[[str], float] = lambda _: 1.0) -> Lamb:
     """Its rates and its count of steps are numbers on the device."""
-    groups = parameter_groups(network, config.weight_decay, config.kind == "lamb", scale)
+    muon = {"momentum": config.momentum, "rms": config.rms} if config.kind == "muon" else None
+    groups = parameter_groups(network, config.weight_decay, config.kind == "lamb", scale, muon)
     first = groups[0]["params"][0]
     made = Lamb(groups, 0.0, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
     for group in made.param_groups:

@@ -98,8 +98,9 @@ def restore(optimizer: Lamb, network: Network, moments: State, steps: float) -> 
     for group in optimizer.param_groups:
         group["steps"].fill_(steps)
     for name, parameter in network.named_parameters():
-        if f"m.{name}" in moments:  # what never had a gradient has none: a pooler where every piece is tagged
-            optimizer.state[parameter] = {kind: _like(moments[f"{kind}.{name}"], parameter) for kind in ("m", "v")}
+        # what never had a gradient has none, as a pooler where every piece is tagged; a matrix of Muon's has no v
+        kept = {kind: moments[f"{kind}.{name}"] for kind in ("m", "v") if f"{kind}.{name}" in moments}
+        optimizer.state[parameter] = {kind: _like(moment, parameter) for kind, moment in kept.items()}
 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
