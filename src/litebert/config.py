@@ -39,6 +39,12 @@ def probability(config: object, name: str) -> None:
         raise UserError(f"{name} = {getattr(config, name)} must be at least 0 and below 1")
 
 
+def seed_range(config: object, name: str) -> None:
+    """What NumPy, PyTorch and eight bytes all take."""
+    if not 0 <= getattr(config, name) < 1 << 63:
+        raise UserError(f"{name} = {getattr(config, name)} must be a whole number from 0 to 2**63 - 1")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The encoder. Families differ only in these numbers, in their published names, and in the shape of some heads."""

@@ -24,6 +24,7 @@ from litebert.config import (
     Reading,
     at_least,
     probability,
+    seed_range,
 )
 from litebert.strict import UserError, check_types, neighbour, parse
 
@@ -137,6 +138,7 @@ class RunConfig:
             at_least(self, name, 0)
         for name in ("log_every", "save_every", "keep", "most_skips"):
             at_least(self, name, 1)
+        seed_range(self, "seed")
         if self.budget_minutes < 0 or not 0 <= self.hold <= 1:
             raise UserError("budget_minutes must not be below 0, and hold is a share between 0 and 1")
         if self.steps and self.budget_minutes:
@@ -202,6 +204,7 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        seed_range(self, "split_seed")
         if not 0 < self.held_out < 1:
             raise UserError(f"held_out = {self.held_out} must be a share between 0 and 1")
 
@@ -229,11 +232,13 @@ class TuneConfig:
     capture: Literal["auto", "off"] = "auto"  # auto: steps on a GPU are recorded and replayed whole
     log_every: int = 50
     keep: int = 1  # checkpoints to go on from; 0: none is written
+    most_skips: int = 5  # steps in a row whose loss or gradient is not finite, before the run stops
 
     def __post_init__(self) -> None:
         check_types(self)
         probability(self, "head_dropout")
-        for name in ("batch", "log_every"):
+        seed_range(self, "seed")
+        for name in ("batch", "log_every", "most_skips"):
             at_least(self, name, 1)
         for name in ("steps", "freeze", "passes", "evaluate_every", "patience", "micro_batch", "keep"):
             at_least(self, name, 0)
@@ -349,18 +354,26 @@ def _assign(table: dict[str, Any], assignment: str) -> None:
     table[last] = value
 
 
+def as_toml(value: Any) -> str:
+    """A plain value as JSON has it, but for the escapes: TOML knows no pairs of surrogates and no raw DEL."""
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a path, as Python keeps them
+        raise UserError(f"{value!r} is not UTF-8, and a recipe is; give the file or folder another name")
+    return text
+
+
 def to_toml(recipe: Recipe | TuneRecipe) -> str:
     """The recipe with every setting said: reading it gives the same recipe."""
     lines: list[str] = []
 
     def section(title: str, table: Mapping[str, Any]) -> None:
         lines.append(title)
-        lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict))
+        lines.extend(f"{key} = {as_toml(value)}" for key, value in table.items() if not isinstance(value, dict))
         lines.append("")
 
     for name, value in asdict(recipe).items():
         if isinstance(value, str):
-            lines.append(f"{name} = {json.dumps(value)}")
+            lines.append(f"{name} = {as_toml(value)}")
         elif isinstance(value, tuple):
             for each in value:
                 section(f"[[{name}]]", each)

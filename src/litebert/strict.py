@@ -15,6 +15,14 @@ class UserError(Exception):
     """A mistake of the user's: one line with the value, the rule and the remedy. The command line exits with 2."""
 
 
+class SharedError(UserError):
+    """What the first of several processes found and says, on the others."""
+
+
+class PeerError(Exception):
+    """Another process of the same run is gone. The command line exits with 1."""
+
+
 def check_types(config: Any) -> None:
     """What recipes are held to, notebooks are too: types and allowed values, field by field."""
     for name, hint in _hints(cast(Hashable, type(config))).items():
@@ -53,7 +61,7 @@ def parse(kind: type[T], table: Mapping[str, Any], where: str = "") -> T:
 _SCALARS: dict[type, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda v: isinstance(v, bool)),
     int: ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    float: ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    float: ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= 1e300),  # no nan
     str: ("a string", lambda v: isinstance(v, str)),
 }
 
@@ -84,7 +92,7 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
             raise UserError(f"{key} is a section, [{key}], not {value!r}")
         return dict(value)
     wanted, fits = _SCALARS[hint]
-    if not fits(value) or (hint is float and abs(value) > 1e300):
+    if not fits(value):
         raise UserError(f"{key} takes {wanted}, not {_short(value)}")
     return hint(value)
 

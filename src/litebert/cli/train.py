@@ -1,6 +1,5 @@
 """`litebert pretrain`."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +27,9 @@ def pretrain(
     as_json: Json = False,
 ) -> None:
     """Shards to a pre-trained encoder. Killed or stopped, `--resume` goes on exactly there."""
-    changes = [*(sets or []), *([f"run.init_from={json.dumps(init_from)}"] if init_from else [])]
+    from litebert.recipe import as_toml
+
+    changes = [*(sets or []), *([f"run.init_from={as_toml(init_from)}"] if init_from else [])]
     run(begin(recipe, to, resume, changes), to, resume, device, as_json)
 
 
@@ -42,7 +43,9 @@ def distill(
     as_json: Json = False,
 ) -> None:
     """A student that learns from shards and from a teacher's answers. Stopped, `--resume` goes on exactly there."""
-    changes = [*(sets or []), *([f"distill.teacher={json.dumps(teacher)}"] if teacher else [])]
+    from litebert.recipe import as_toml
+
+    changes = [*(sets or []), *([f"distill.teacher={as_toml(teacher)}"] if teacher else [])]
     chosen = begin(recipe, to, resume, changes)
     if chosen is not None and not chosen.distill.teacher:
         raise UserError("say who teaches: --teacher MODEL")
@@ -123,7 +126,7 @@ class Panel:
         if line["kind"] == "train":
             self.live.update(as_panel(line))
         else:
-            self.console.print(as_text(line), highlight=False)
+            self.console.print(as_text(line), markup=False, emoji=False, highlight=False)
 
 
 def as_panel(line: dict[str, Any]) -> "Table":
@@ -178,8 +181,9 @@ def as_text(line: dict[str, Any]) -> str:
     if line["kind"] == "tune":
         timing = line["time"]
         return (
-            f"step {line['step']:,} of {line['steps']:,}, epoch {line['epoch']:.2f}, loss {line['loss']:.4f}, "
-            f"learning rate {line['rate']:.2e}, gradient norm {line['norm']:.2f}, "
+            f"step {line['step']:,} of {line['steps']:,}, epoch {line['epoch']:.2f}, "
+            f"loss {figure(line['loss'], '.4f')}, learning rate {line['rate']:.2e}, "
+            f"gradient norm {figure(line['norm'], '.2f')}, steps skipped {line['skipped']}, "
             f"{timing['examples_per_second']:,.0f} examples a second, time left {clock(timing['seconds_left'])}"
         )
     if line["kind"] == "train":
@@ -200,6 +204,10 @@ def as_text(line: dict[str, Any]) -> str:
         parts.append(f"{depth} passes: {told}")
     bits = f"{line['protocol']['bits_per_character']:.3f} bits a character"
     return f"{'at the end' if line['kind'] == 'final' else 'step'} {line['step']:,}; " + "; ".join(parts) + f"; {bits}"
+
+
+def figure(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def clock(seconds: float) -> str:

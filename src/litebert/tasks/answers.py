@@ -54,6 +54,10 @@ class Answers:
 Said = Numbers | Answers
 
 
+def is_finite(said: Said) -> bool:
+    return bool(np.isfinite(said.probabilities if isinstance(said, Answers) else said).all())
+
+
 def decide(task: Task, said: Said) -> Target:
     """The label, labels, number, tags, text or option that is meant."""
     if isinstance(said, Answers):

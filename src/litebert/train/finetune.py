@@ -25,7 +25,7 @@ from litebert.infer.predict import Asked, listen
 from litebert.model.packing import to_device
 from litebert.recipe import Phase, TuneRecipe
 from litebert.strict import UserError
-from litebert.tasks.answers import Answers, best_threshold, decide, scores
+from litebert.tasks.answers import Answers, best_threshold, decide, is_finite, scores
 from litebert.tasks.features import Unit
 from litebert.tasks.taught import Taught
 from litebert.train.capture import Replay
@@ -40,6 +40,7 @@ from litebert.train.schedule import rate_at, stages
 from litebert.train.start import environment
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.stopping import Stopped, signals
+from litebert.train.tally import Tally
 from litebert.train.trainee import Trainee, resolve_precision, restore
 from litebert.train.tutor import Part, Tutor, loss_of, weight_of
 
@@ -58,6 +59,7 @@ class Seat:
     device: torch.device
     run: Run
     say: Say
+    tally: Tally
 
     def tell(self, line: dict[str, Any]) -> None:
         if line["kind"] != "note":
@@ -145,10 +147,16 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
     lesson = read_lesson(recipe, model)
     network, notes = pupil(model, lesson.taught.task, recipe.tune)
     weights = class_weights(lesson.taught.task, lesson.train, recipe.task)
+    state: dict[str, Any] = {}
     last, progress = run.latest(), Progress()
     unswap(run.folder / BEST)
     if last is not None:
         _, kept, moments, state = read_checkpoint(last)
+        if state.get("examples", lesson.digest) != lesson.digest:
+            raise UserError(
+                f"the examples or labels are not those that {run.folder} was begun with; put the old files back, or "
+                "choose another directory"
+            )
         network.load_state_dict(kept)
         progress = Progress(**state["progress"])
         notes = (f"going on from step {progress.step}",)
@@ -168,7 +176,8 @@ def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> t
     run.append("environment.jsonl", environment(Processes(device)))
     for note in (*lesson.notes, *notes):
         say({"kind": "note", "text": note})
-    return Seat(recipe, lesson, tutor, optimizer, device, run, say), progress
+    tally = Tally(device, state.get("tally", {}))
+    return Seat(recipe, lesson, tutor, optimizer, device, run, say, tally), progress
 
 
 def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any]:
@@ -178,20 +187,20 @@ def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any
         pause(seat, progress, asked, look_too=True)
     if over(seat, progress):  # a run that was stopped between its last step and its model
         return finish(seat, progress)
-    clock, sums = time.perf_counter(), torch.zeros(4, dtype=torch.float64, device=seat.device)
     tutor.train()
     with closing(updates(seat, progress.step)) as feed:
         for made in take_steps(feed, seat.optimizer, work):
             progress.step += 1
-            step, done = progress.step, made.done
-            one = torch.ones_like(done.taken)
-            sums += torch.stack([done.figures[0].nan_to_num(), done.norm.nan_to_num(), done.taken, one]).double()
+            step = progress.step
+            seat.tally.add(made.done)
             if step % tune.log_every == 0 or step == steps:
-                clock = _log(seat, step, made.update.rate, sums, clock)
+                seat.tell(line(seat, step, made.update.rate))
+                check_skips(seat)
+            elif seat.tally.silent():
+                seat.say(line(seat, step, made.update.rate, anew=False))
             if step % seat.every == 0 or step == steps or asked:
-                paused = time.perf_counter()
-                pause(seat, progress, asked, look_too=step % seat.every == 0 or step == steps)
-                clock += time.perf_counter() - paused
+                with seat.tally.paused():
+                    pause(seat, progress, asked, look_too=step % seat.every == 0 or step == steps)
             if over(seat, progress):
                 break
     return finish(seat, progress)
@@ -199,6 +208,7 @@ def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any
 
 def pause(seat: Seat, progress: Progress, asked: Sequence[int], look_too: bool) -> None:
     """Score where it is due, save, and leave where somebody asked for it."""
+    check_skips(seat)
     if look_too:
         look(seat, progress, asked)
     save(seat, progress)
@@ -254,20 +264,13 @@ def _parts(some: list[Unit], size: int) -> list[list[Unit]]:
     return [some[first : first + size] for first in range(0, len(some), size)]
 
 
-def _log(seat: Seat, step: int, rate: float, sums: torch.Tensor, clock: float) -> float:
-    """A line of figures; then they begin anew. Returns the time it was."""
-    *summed, made = sums.tolist()
-    sums.zero_()
-    now, count = time.perf_counter(), round(made)
-    seconds, (loss, norm, taken) = now - clock, (each / count for each in summed)
-    if taken == 0:
-        raise UserError(f"loss or gradient were not finite in the {count} steps up to {step}; try a lower rate")
-    line = {"kind": "tune", "step": step, "steps": seat.steps, "epoch": step / seat.per_epoch, "loss": loss}
-    speed = count * seat.recipe.tune.batch / max(seconds, 1e-9)
-    left = (seat.steps - step) * seconds / max(1, count)
-    timing = {"seconds": seconds, "examples_per_second": speed, "seconds_left": left}
-    seat.tell(line | {"rate": rate, "norm": norm, "skipped": round((1 - taken) * count), "time": timing})
-    return now
+def line(seat: Seat, step: int, rate: float, anew: bool = True) -> dict[str, Any]:
+    where = {"kind": "tune", "step": step, "steps": seat.steps, "epoch": step / seat.per_epoch, "rate": rate}
+    return where | seat.tally.line(step, seat.steps, seat.recipe.tune.batch, anew)
+
+
+def check_skips(seat: Seat) -> None:
+    seat.tally.skips.check(seat.recipe.tune.most_skips, seat.run.intact(), "begin again with a lower rate")
 
 
 def look(seat: Seat, progress: Progress, asked: Sequence[int] = ()) -> None:
@@ -301,6 +304,8 @@ def score(seat: Seat, asked: Sequence[int] = ()) -> tuple[Taught, list[dict[str,
     said = list(takewhile(lambda _: not asked, (each for _, each, _ in listen([model], dev))))
     if len(said) < len(dev):
         return None
+    if not all(map(is_finite, said)):
+        raise UserError(f"the model's answers are not finite; {seat.run.intact()}; begin again with a lower rate")
     task = taught.task
     if task.unanswerable:
         heard = [each for each in said if isinstance(each, Answers)]
@@ -318,6 +323,7 @@ def save(seat: Seat, progress: Progress) -> None:
         return
     now = trainee(seat).snapshot()
     state = {"step": progress.step, "progress": asdict(progress), "optimizer_steps": now.steps}
+    state |= {"examples": seat.lesson.digest, "tally": seat.tally.saved()}
     model = (now.config, now.heads, now.weights)
     taught = seat.lesson.taught
     seat.run.save(progress.step, model, seat.lesson.tokenizer, now.moments, state, seat.recipe.tune.keep, taught)

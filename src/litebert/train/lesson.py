@@ -1,5 +1,6 @@
 """A recipe for fine-tuning -> what the run begins with: examples as units, and a network with the head they need."""
 
+import hashlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ class Lesson:
     train: list[Unit]
     dev: list[Example]
     notes: tuple[str, ...]
+    digest: str  # what tells these examples from others
 
 
 def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
@@ -51,7 +53,16 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
         notes.append(f"nothing to score of {', '.join(map(repr, lacking[:5]))}: the scores say nothing of it")
     made = cut_once(model.tokenizer, taught, train)
     notes += [*_cuts(made, taught, len(train)), f"{len(train):,} examples to learn from, {len(dev):,} to score"]
-    return Lesson(taught, model.tokenizer, made, dev, tuple(notes))
+    return Lesson(taught, model.tokenizer, made, dev, tuple(notes), digest_of(task, train, dev))
+
+
+def digest_of(task: Task, *parts: Sequence[Example]) -> str:
+    found = hashlib.sha256(repr((task.kind, task.labels)).encode("utf-8", "surrogatepass"))
+    for examples in parts:
+        found.update(str(len(examples)).encode())
+        for each in examples:
+            found.update(repr((each.texts, each.target)).encode("utf-8", "surrogatepass"))
+    return found.hexdigest()
 
 
 def cut_once(tokenizer: Tokenizer, taught: Taught, examples: list[Example]) -> list[Unit]:

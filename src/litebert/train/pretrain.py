@@ -37,7 +37,7 @@ from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
 from litebert.train.start import Prepared, environment, load_teacher, open_run, prepare
-from litebert.train.steps import Done, Update, Work, one_step, take_steps
+from litebert.train.steps import Done, Step, Update, Work, one_step, take_steps
 from litebert.train.stopping import Stopped, signals
 from litebert.train.totals import Totals
 from litebert.train.trainee import Snapshot, Trainee, assemble
@@ -49,7 +49,8 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes
+WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes, at most
+MEASURED = 0.1  # the share of a budget that this may take, more or less
 NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
 
@@ -63,6 +64,7 @@ class Session:
     processes: Processes
     run: Run | None  # the first process's; the others write nothing
     say: Say
+    shards: str = ""  # what tells them from others
     scored: bool = True  # whether there are held-out documents to look at
     teacher: Network | None = None
     answers: Answers | None = None  # of the teacher, kept on disk
@@ -132,7 +134,8 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
             problem = unscored(recipe.data.shards, recipe.data, recipe.model.positions)
             teacher = load_teacher(recipe, processes)
             answers = kept_answers(recipe, teacher, prepared.tokenizer)
-            session = Session(recipe, prepared.tokenizer, processes, run, say, problem is None, teacher, answers, asked)
+            seen = prepared.shards, problem is None
+            session = Session(recipe, prepared.tokenizer, processes, run, say, *seen, teacher, answers, asked)
             if run is not None:
                 run.append("environment.jsonl", environment(processes))
             for note in (*prepared.notes, *([problem] if problem else [])):
@@ -171,9 +174,12 @@ def train(session: Session, prepared: Prepared) -> dict[str, Any]:
                 assert isinstance(made.update, Batched)
                 step, place, stop = step + 1, made.update.place, made.update.stop
                 totals.add(made.done, [part.micro.packed for part in made.update.parts], recipe, stage.phase.passes)
-                if step % run.log_every == 0 or step == steps:
-                    line = totals.line(step, stage, plan, made.update.rate, PAIR[recipe.data.objective])
-                    session.tell(line | {"gradient_bytes": trainee.gradient_bytes})
+                due = step % run.log_every == 0 or step == steps
+                if due or totals.silent():
+                    line = totals.line(step, stage, plan, made.update.rate, PAIR[recipe.data.objective], due)
+                    line |= {"gradient_bytes": trainee.gradient_bytes}
+                    (session.tell if due else session.say)(line)
+                if due:
                     check_skips(session, totals)
                 if every and step % every == 0 and step < steps:
                     with totals.paused():
@@ -296,16 +302,33 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
 
 
 def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepared: Prepared) -> float:
-    """Of a trainee that is thrown away."""
+    """Of a trainee that is thrown away. Where steps take long there are fewer of them: what is measured is to take no
+    more than a small part of the budget."""
     trainee, place = enter(session, stage, plan, stage.first, prepared.place, prepared.snapshot)
-    times: list[float] = []
+    most = MEASURED * 60 * session.recipe.run.budget_minutes / len(plan)
     with closing(updates(session, stage, plan, stage.first, place)) as feed:
-        work = work_of(session, trainee, stage)
-        for made in islice(take_steps(feed, trainee.optimizer, work), WARM + TIMED):
-            if len(times) in (WARM - 1, WARM + TIMED - 1):
-                made.done.norm.item()  # wait for the device where the clock is read
-            times.append(time.perf_counter())
-    return (times[-1] - times[WARM - 1]) / TIMED
+        steps = take_steps(feed, trainee.optimizer, work_of(session, trainee, stage))
+        begun = last = time.perf_counter()
+        for made in islice(steps, WARM):
+            leave_if_asked(session, made, prepared.step)
+            made.done.norm.item()  # wait for the device where the clock is read
+            now = time.perf_counter()
+            step, spent = session.processes.from_lead(now - last, now - begun)
+            last = now
+            if spent > most / 2:
+                break
+        count = min(TIMED, max(1, int(most / 2 / step)))
+        for made in islice(steps, count):
+            leave_if_asked(session, made, prepared.step)
+        made.done.norm.item()
+        return (time.perf_counter() - last) / count
+
+
+def leave_if_asked(session: Session, made: Step[Part], step: int) -> None:
+    assert isinstance(made.update, Batched)
+    if made.update.stop:
+        session.processes.wait()
+        raise Stopped(step, made.update.stop)
 
 
 def peak_of(session: Session) -> float:
@@ -339,11 +362,8 @@ def look(
 
 
 def check_skips(session: Session, totals: Totals) -> None:
-    most = totals.most_in_a_row()
-    if most >= session.recipe.run.most_skips:
-        kept = session.run.intact() if session.run is not None else ""
-        advice = "start again from it with a lower rate by --init-from"
-        raise UserError(f"loss or gradient were not finite in {most} steps in a row; {kept}; {advice}")
+    kept = session.run.intact() if session.run is not None else ""
+    totals.skips.check(session.recipe.run.most_skips, kept, "start again from it with a lower rate by --init-from")
 
 
 def save(session: Session, trainee: Trainee, step: int, place: Place, totals: Totals) -> None:
@@ -353,7 +373,7 @@ def save(session: Session, trainee: Trainee, step: int, place: Place, totals: To
         return
     now = trainee.snapshot()
     if session.run is not None:
-        where = {"step": step, "place": [place.epoch, place.index]}
+        where = {"step": step, "place": [place.epoch, place.index], "shards": session.shards}
         state = where | {"optimizer_steps": now.steps, "totals": counted}
         model = (now.config, now.heads, now.weights)
         session.run.save(step, model, session.tokenizer, now.moments, state, recipe.run.keep)

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from litebert.config import HeadConfig, ModelConfig
-from litebert.files import first_line, read_json, replace_file, swap
+from litebert.files import first_line, read_json, replace_file, swap, unswap
 from litebert.model.weights import read_our_config, save_state
 from litebert.recipe import Recipe, TuneRecipe, load_recipe, read_recipe, to_toml
 from litebert.strict import UserError, parse
@@ -93,7 +93,10 @@ class Run:
 
     def lines(self) -> list[dict[str, Any]]:
         """What the run has said so far."""
-        return [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
+        path = self.folder / METRICS
+        if not path.is_file():
+            raise UserError(f"{path} is gone, and with it what this run scored; its model may still be there")
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
     def rename(self, name: str, to: str) -> Path:
         try:
@@ -159,7 +162,8 @@ class Run:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:  # the lines above are the record; the board is for looking at
             return
-        self.board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1 if step else 0)
+        with contextlib.suppress(OSError):
+            self.board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1 if step else 0)
 
     def log(self, line: Mapping[str, Any]) -> None:
         assert self._metrics is not None, "start_metrics comes first"
@@ -180,6 +184,8 @@ class Run:
         return sorted(path for path in (self.folder / "checkpoints").glob("step-*") if path.is_dir())
 
     def latest(self) -> Path | None:
+        for before in (self.folder / "checkpoints").glob(".step-*.before"):
+            unswap(before.with_name(before.name.removeprefix(".").removesuffix(".before")))
         found = self.checkpoints()
         return found[-1] if found else None
 
@@ -208,8 +214,7 @@ class Run:
             for file in partial.iterdir():
                 with open(file, "rb") as handle:
                     os.fsync(handle.fileno())
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(partial, final)
+            swap(partial, final)
         except (OSError, SafetensorError, UserError) as problem:
             shutil.rmtree(partial, ignore_errors=True)
             raise self.trouble(f"checkpoints/{final.name}", problem) from None

@@ -12,7 +12,7 @@ import torch
 
 from litebert.config import DistillConfig, ModelConfig, UserError
 from litebert.corpus.batches import Place, Stream
-from litebert.corpus.shards import read_manifest
+from litebert.corpus.shards import MANIFEST, file_checksum, read_manifest
 from litebert.infer.model import load
 from litebert.model.heads import Network
 from litebert.model.weights import build
@@ -38,6 +38,7 @@ class Prepared:
     place: Place
     totals: dict[str, Any] | None
     notes: tuple[str, ...]
+    shards: str  # what tells them from others
 
 
 def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes) -> tuple[Recipe, Run | None]:
@@ -176,9 +177,23 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
         return config, state, (f"going on from step {state['step']}",)
 
     config, state, notes = processes.on_lead(read)
+    shards = same_shards(Path(recipe.data.shards), state.get("shards"), processes)
     shared = processes.share_tensors(weights), processes.share_tensors(moments)
     snapshot = Snapshot(config, heads, *shared, state["optimizer_steps"])
-    return Prepared(tokenizer, snapshot, state["step"], Place(*state["place"]), state["totals"], notes)
+    return Prepared(tokenizer, snapshot, state["step"], Place(*state["place"]), state["totals"], notes, shards)
+
+
+def same_shards(folder: Path, before: str | None, processes: Processes) -> str:
+    """What tells these shards from others, when every process has them, and they are those of the last checkpoint."""
+    mine = file_checksum(folder / MANIFEST)
+    if processes.total(processes.share(mine) != mine)[0]:
+        raise UserError(f"{folder} does not hold the same shards on every machine; copy the first one's to all of them")
+    if before is not None and before != mine:
+        raise UserError(
+            f"{folder} holds other shards than those that this run was begun with; build those again, or take the "
+            "last checkpoint to them in another directory by --init-from"
+        )
+    return mine
 
 
 def _beginning(recipe: Recipe, config: ModelConfig) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

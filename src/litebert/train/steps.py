@@ -3,7 +3,7 @@
 `pretrain.py` and its fellows each show their own loop over these, with when to log, score and save.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from litebert.strict import UserError
 from litebert.train.optim import Lamb, clip_gradients
 from litebert.train.sharded import is_sharded
 
@@ -44,6 +45,25 @@ class Step(Generic[T]):
 
 
 Work = Callable[[list[T]], Done]
+
+
+class Skips:
+    """Steps that changed nothing: in all, in a row so far, and in the longest row. Counted on the device."""
+
+    def __init__(self, device: torch.device, saved: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
+        skipped, in_a_row, _ = saved  # a row that is over has had its say
+        self.counts = torch.tensor([skipped, in_a_row, in_a_row], dtype=torch.float64, device=device)
+
+    def add(self, taken: Tensor) -> None:
+        missed = 1 - taken.double()
+        row = (self.counts[1] + 1) * missed
+        self.counts = torch.stack([self.counts[0] + missed, row, torch.maximum(self.counts[2], row)])
+
+    def check(self, most: int, kept: str, advice: str) -> None:
+        """Too many in a row end a run; `kept` is what it can go on from."""
+        longest = int(self.counts[2])
+        if longest >= most:
+            raise UserError(f"loss or gradient were not finite in {longest} steps in a row; {kept}; {advice}")
 
 
 def take_steps(updates: Iterable[Update[T]], optimizer: Lamb, work: Work[T]) -> Iterator[Step[T]]:

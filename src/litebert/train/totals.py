@@ -14,7 +14,8 @@ from litebert.recipe import Recipe
 from litebert.train.objective import Term
 from litebert.train.processes import Processes
 from litebert.train.schedule import Stage
-from litebert.train.steps import Done
+from litebert.train.steps import Done, Skips
+from litebert.train.tally import SILENCE
 
 COUNTS = ("masked", "examples", "pieces")  # of a batch
 
@@ -35,13 +36,13 @@ class Totals:
         mine = [before.get(name, 0.0) if processes.lead else 0.0 for name in self.own]
         here = [*mine, *(before.get(name, 0.0) for name in self.same)]
         self.sums = torch.tensor(here, dtype=torch.float64, device=device)
-        skipped, in_a_row, _ = saved.get("skips", [0.0] * 3)  # a row that is over has had its say
-        self.skips = torch.tensor([skipped, in_a_row, in_a_row], dtype=torch.float64, device=device)
+        self.skips = Skips(device, saved.get("skips", [0.0] * 3))
         self.pieces: float = saved.get("pieces", 0.0) if processes.lead else 0.0  # since the run began
         self.seconds: float = saved.get("seconds", 0.0)  # of training, since the run began
         self.fresh = [0.0, 0.0, 0.0]  # pieces, FLOPs and steps since the last line
         self.since = self.seconds
         self.begun: float | None = None
+        self.told = time.perf_counter()
 
     def resume(self) -> None:
         self.begun = time.perf_counter()
@@ -65,9 +66,7 @@ class Totals:
         here = to_device(torch.tensor([*counted, 1.0], dtype=torch.float64), self.sums.device)
         row = torch.cat([done.figures.double(), here[:-1], done.norm.double()[None], here[-1:]])
         self.sums += torch.where(done.taken > 0, row, 0.0)
-        missed = 1 - done.taken.double()
-        run = (self.skips[1] + 1) * missed  # in a row, so far
-        self.skips = torch.stack([self.skips[0] + missed, run, torch.maximum(self.skips[2], run)])
+        self.skips.add(done.taken)
         masked, _, pieces = map(int, counted)
         self.pieces += pieces
         self.fresh[0] += pieces
@@ -75,8 +74,15 @@ class Totals:
         self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, masked)
         self.fresh[2] += 1
 
-    def line(self, step: int, stage: Stage, plan: Sequence[Stage], rate: float, pair: str) -> dict[str, Any]:
-        """The figures since the last line; then they begin anew. This is where the host waits for the device."""
+    def silent(self) -> bool:
+        """Whether somebody who watches has heard nothing for long. Of several processes each has its own clock, so
+        they do not ask it."""
+        return self.processes.ranks == 1 and time.perf_counter() - self.told > SILENCE
+
+    def line(
+        self, step: int, stage: Stage, plan: Sequence[Stage], rate: float, pair: str, anew: bool = True
+    ) -> dict[str, Any]:
+        """The figures since the last line; `anew`: and then they begin anew. Here the host waits for the device."""
         self.pause()
         pieces, fresh, flops = self.processes.total(self.pieces, *self.fresh[:2])
         found = self.added()
@@ -95,25 +101,24 @@ class Totals:
         if pair:
             line |= {f"{pair}_loss": found["pair_loss"] / examples, f"{pair}_accuracy": found["pair_right"] / examples}
         line |= {f"{term.name}_loss": found[term.name] / max(1.0, found[term.per]) for term in self.terms}
-        line |= {"norm": found["norm"] / taken, "skipped": int(self.skips[0]), "pieces": int(pieces)}
+        line |= {"norm": found["norm"] / taken, "skipped": int(self.skips.counts[0]), "pieces": int(pieces)}
         line["time"] = {
             "seconds": self.seconds,
             "pieces_per_second": fresh / passed,
             "share_of_peak": flops / passed / (self.peak * self.processes.ranks),
             "seconds_left": passed / max(1.0, self.fresh[2]) * steps_left(step, stage, plan),
         }
-        self.sums.zero_()
-        self.fresh, self.since = [0.0, 0.0, 0.0], self.seconds
+        if anew:
+            self.sums.zero_()
+            self.fresh, self.since = [0.0, 0.0, 0.0], self.seconds
+        self.told = time.perf_counter()
         self.resume()
         return line
-
-    def most_in_a_row(self) -> int:
-        return int(self.skips[2])
 
     def saved(self) -> dict[str, Any]:
         """What resuming needs to write the same lines."""
         (pieces,) = self.processes.total(self.pieces)
-        return {"sums": self.added(), "skips": self.skips.tolist(), "pieces": pieces, "seconds": self.seconds}
+        return {"sums": self.added(), "skips": self.skips.counts.tolist(), "pieces": pieces, "seconds": self.seconds}
 
     def added(self) -> dict[str, float]:
         """The sums by name, over all processes."""
