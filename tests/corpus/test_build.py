@@ -201,6 +201,19 @@ def test_a_damaged_or_missing_shard_stops_before_training_and_is_built_again(tex
     assert digest(out) == whole
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_a_shard_that_may_not_be_read_is_one_line(check, corpus, monkeypatch):
+    def deny(path, *rest, **more):
+        if str(path).endswith(".shard"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *rest, **more)
+
+    folder, real = corpus(), open
+    monkeypatch.setattr("builtins.open", deny)
+    with pytest.raises(UserError, match=r"cannot read the shard .*train-000000\.shard: Permission denied; mend that"):
+        Corpus(folder, check=check)
+
+
 def test_another_tokenizer_stops_before_training(corpus, tokenizer):
     opened = Corpus(corpus())
     opened.check_tokenizer(tokenizer().checksum)

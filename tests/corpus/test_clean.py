@@ -63,3 +63,18 @@ def test_a_benchmark_without_a_text_to_look_for_is_said(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"a": "x"}\n{"a"\n')
     with pytest.raises(UserError, match=r"b\.jsonl, row 2: not JSON"):
         Benchmarks([tmp_path / "b.jsonl"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "where"),
+    [
+        ("b.json", "[" * 100_000, "b.json: "),
+        ("b.json", "[\n" * 100_000, "b.json: "),
+        ("b.jsonl", '{"a": "x"}\n' + "[" * 100_000, "b.jsonl, row 2: "),
+    ],
+    ids=["a value", "a value over lines", "a line"],
+)
+def test_a_benchmark_nested_too_deep_is_one_line(name, content, where, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=rf"{where}not JSON \(maximum recursion depth"):
+        Benchmarks([tmp_path / name])

@@ -10,7 +10,7 @@ import lzma
 import pytest
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, checksum, find_sources, read_documents
+from litebert.corpus.read import Bad, checksum, find_sources, open_bytes, read_documents
 
 TEXTS = ["First line.\nSecond line, with a comma.", "Über Äpfel.", 'Third: "quoted".']
 
@@ -88,7 +88,7 @@ def test_folders_and_patterns_are_read_in_the_order_of_their_names(tmp_path):
 def test_urls_are_read_through_fsspec():
     fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem("memory")
-    for name in ("one", "two"):
+    for name in ("one", "two", ".git/three"):
         with files.open(f"/corpus/{name}.txt.gz", "wb") as file:
             file.write(gzip.compress(f"Document {name}.".encode()))
     try:
@@ -139,6 +139,71 @@ def test_a_broken_row_names_its_file_and_row_or_is_counted(name, content, senten
     assert sentence in bad.first[0]
     if left is not None:
         assert len(texts) == left
+
+
+LINES = [f"{number * 7919 % 104729} and {number * number % 99991}" for number in range(30_000)]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "why"),
+    [
+        (lambda packed: packed[: len(packed) // 2], "the last frame has no end"),
+        (lambda packed: packed[:-1], "the last frame has no end"),
+        (lambda packed: packed + packed[:9], "the last frame has no end"),
+        (lambda packed: packed[:-1000] + bytes(1000), "zstd decompress"),
+        (lambda packed: packed + b"no frame", "Unknown frame descriptor"),
+    ],
+    ids=["half", "without its last byte", "without most of its second frame", "zeros inside", "something behind"],
+)
+def test_zstd_that_breaks_off_or_is_damaged_is_as_broken_as_gzip(damaged, why, tmp_path):
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(damaged(zstd("\n\n".join(LINES).encode())))
+    with pytest.raises(UserError, match=rf"a\.txt\.zst, row \d+: the file breaks off here \(.*{why}") as problem:
+        read(path)
+    assert "--skip-bad" in str(problem.value)
+    texts, bad = read(path, skip=True)
+    assert bad.counts == {"broken file": 1}
+    assert texts[:-1] == LINES[: len(texts) - 1]
+    assert len(texts) > 500
+    with pytest.raises(UserError, match="is broken"):
+        open_bytes(path)
+
+
+def test_what_is_no_zstd_at_all_is_one_line(tmp_path):
+    pytest.importorskip("zstandard")
+    (tmp_path / "a.txt.zst").write_bytes(b"not zstd at all")
+    with pytest.raises(UserError, match=r"a\.txt\.zst, row 1: the file breaks off here"):
+        read(tmp_path / "a.txt.zst")
+
+
+def test_zstd_of_several_frames_and_of_the_widest_window_is_read_to_its_end(tmp_path):
+    last = b"\n\nthe end"
+    widest = b"\x28\xb5\x2f\xfd\x00\xa8" + (len(last) << 3 | 1).to_bytes(3, "little") + last  # RFC 8878, 3.1.1
+    skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    packed = b"".join(zstd(f"{line}\n\n".encode()) for line in LINES[:500])
+    (tmp_path / "a.txt.zst").write_bytes(packed + skippable + widest)
+    assert read(tmp_path / "a.txt.zst")[0] == [*LINES[:500], "the end"]
+
+
+def test_a_parquet_row_that_is_not_utf8_is_named_and_it_alone_is_left_out(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    cells = [f"text {number}".encode() for number in range(3000)]
+    cells[1], cells[2100] = b"b\xe4d", b"worse\xff"
+    column = arrow.array(cells, arrow.binary()).view(arrow.string())
+    parquet.write_table(arrow.table({"text": column}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet, row 2: byte 0xe4 at 1 is not UTF-8; .*--skip-bad"):
+        read(tmp_path / "a.parquet")
+    texts, bad = read(tmp_path / "a.parquet", skip=True)
+    assert texts == [f"text {number}" for number in range(3000) if number not in (1, 2100)]
+    assert bad.counts == {"encoding": 2}
+    assert "row 2101: byte 0xff at 5 is not UTF-8" in bad.first[1]
+
+
+def test_a_parquet_column_whose_name_is_not_utf8_is_one_line(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.parquet").write_bytes(as_parquet("column").replace(b"column", b"c\xf6lumn"))
+    with pytest.raises(UserError, match=r"a\.parquet, row 1: not Parquet, or broken"):
+        read(tmp_path / "a.parquet")
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path):

@@ -7,6 +7,7 @@ build has recorded stays; the next one reads past it. The manifest, written last
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -25,7 +26,7 @@ from litebert.files import alone, read_json, replace_file
 from litebert.text.tokenizer import Tokenizer
 
 BLOCK = 8_000_000  # characters: a shard of about four megabytes
-WORK, PLAN = "building", "plan.json"
+WORK, PLAN, TOKENIZER = "building", "plan.json", "tokenizer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +69,16 @@ def build(
     bad: Bad | None = None,
 ) -> dict[str, Any]:
     """The manifest of the finished folder. Run again, it does nothing; after a kill, it goes on."""
-    folder, sources = Path(to), find_sources(inputs)
+    folder = Path(to)
+    made = [folder / name for name in (MANIFEST, WORK, TOKENIZER)]  # no text even where text shares the folder
+    sources = find_sources(inputs, leave=[folder, *made])
     bad = bad or Bad(skip=options.skip_bad)
     fingerprint = _fingerprint(sources, tokenizer, options)
     try:
         with alone(folder):
             done = _earlier(folder, fingerprint)
             if not (folder / MANIFEST).exists():
-                tokenizer.save(folder / "tokenizer")
+                tokenizer.save(folder / TOKENIZER)
                 records, dropped = _build_blocks(folder, sources, tokenizer, options, engine, bad, done, say)
                 counts = Counter({f"bad: {kind}": n for kind, n in sorted(bad.counts.items())}) + dropped
                 if not any(record["train"] for record in records):
@@ -95,15 +98,20 @@ def _fingerprint(sources: Sequence[Source], tokenizer: Tokenizer, options: Build
     inputs = []
     for source in sources:
         size, digest = checksum(source)
-        inputs.append({"name": source.name, "bytes": size, "sha256": digest})
+        inputs.append({"name": _utf8(source.name), "bytes": size, "sha256": digest})
     settings = asdict(options)
-    benchmarks = [{"name": Path(file).name, "sha256": _file_digest(file)} for file in options.decontaminate]
+    benchmarks = [{"name": _utf8(Path(file).name), "sha256": _file_digest(file)} for file in options.decontaminate]
     settings |= {"decontaminate": benchmarks, "block": BLOCK, "longest": LONGEST}
     return {
         "tokenizer": {"sha256": tokenizer.checksum, "vocab_size": len(tokenizer), "kind": tokenizer.kind},
         "inputs": inputs,
         "options": settings,
     }
+
+
+def _utf8(name: str) -> str:
+    """A file's name may be any bytes; JSON takes text."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _file_digest(file: str) -> str:

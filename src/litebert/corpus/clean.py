@@ -142,12 +142,14 @@ def benchmark_texts(path: Path) -> Iterator[str]:
         return
     try:
         yield from _strings(json.loads("".join(line for _, line in lines)))
+    except RecursionError as problem:
+        raise UserError(f"{path}: not JSON ({first_line(problem)})") from None
     except ValueError:  # not one value: one a line
         for number, line in lines:
             if line.strip():
                 try:
                     yield from _strings(json.loads(line))
-                except ValueError as problem:
+                except (ValueError, RecursionError) as problem:
                     raise UserError(f"{path}, row {number}: not JSON ({first_line(problem)})") from None
 
 

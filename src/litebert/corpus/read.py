@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import sys
 import zlib
 from collections import Counter
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from litebert.config import UserError
+from litebert.corpus.zstd import ZstdFile
 from litebert.files import first_line
 from litebert.strict import neighbour
 
@@ -69,12 +71,14 @@ class Bad:
             self.first.append(line)
 
 
-def find_sources(inputs: Sequence[str | Path]) -> list[Source]:
-    """Files as given; folders and patterns in the order of their names."""
+def find_sources(inputs: Sequence[str | Path], leave: Sequence[Path] = ()) -> list[Source]:
+    """Files as given; folders and patterns in the order of their names. What is at or below a path of `leave` is left
+    out, unless what is given is there itself."""
     sources: list[Source] = []
     for given in map(str, inputs):
-        found = _expand(given)
-        if not found:
+        names, strict = _expand_url(given) if "://" in given else _expand(given)
+        found = [source for name in _without(names, given, leave) if (source := _source(name, strict))]
+        if not found and (len(inputs) == 1 or _real(given) not in map(_real, leave)):
             raise UserError(f"nothing to read at {given}; give files, folders, patterns or URLs of {', '.join(KINDS)}")
         sources += found
     seen = Counter(source.path for source in sources)
@@ -84,31 +88,61 @@ def find_sources(inputs: Sequence[str | Path]) -> list[Source]:
     return sources
 
 
-def _expand(given: str) -> list[Source]:
-    if "://" in given:
-        return _expand_url(given)
+def _without(names: list[str], given: str, leave: Sequence[Path]) -> list[str]:
+    folders = [_real(folder) for folder in leave]
+    folders = [folder for folder in folders if not _real(given).is_relative_to(folder)]
+    return [name for name in names if not any(map(_real(name).is_relative_to, folders))] if folders else names
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(str(path).removeprefix("file://")))
+
+
+def _expand(given: str) -> tuple[list[str], bool]:
+    """Names, and whether each of them must be a file that can be read."""
     path = Path(given)
     if path.is_dir():
-        files_below = sorted(str(file) for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        return [source for name in files_below if (source := _source(name, strict=False))]
-    names = sorted(glob(given, recursive=True)) if has_magic(given) and not path.exists() else [given]
-    for name in names:
-        if not Path(name).is_file():
-            raise UserError(f"no file or folder {name}")
-    return [source for name in names if (source := _source(name))]
+        return _files_below(path), False
+    return sorted(glob(given, recursive=True)) if has_magic(given) and not path.exists() else [given], True
 
 
-def _expand_url(given: str) -> list[Source]:
+def _files_below(root: Path) -> list[str]:
+    """None that is hidden or in a hidden folder. Links to folders are followed last, and no folder is read twice."""
+    found: list[str] = []
+    seen: set[str] = set()
+    starts = [root]
+    for start in starts:
+        for here, folders, names in os.walk(start, onerror=_no_folder):
+            real = os.path.realpath(here)
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            starts += [path for name in folders if (path := Path(here, name)).is_symlink()]
+            paths = (Path(here, name) for name in names if not name.startswith("."))
+            found += [str(path) for path in paths if path.is_file()]
+    return sorted(found)
+
+
+def _no_folder(problem: OSError) -> None:
+    """Folders of others are passed over; on a disk that fails, nothing is."""
+    if not isinstance(problem, PermissionError):
+        raise UserError(f"cannot read {problem.filename}: {problem.strerror}")
+
+
+def _expand_url(given: str) -> tuple[list[str], bool]:
     import fsspec
 
     try:
         files, path = fsspec.core.url_to_fs(given)
         names = sorted(files.glob(path)) if has_magic(given) else [path]
         inside = len(names) == 1 and files.isdir(names[0])
-        names = [files.unstrip_protocol(name) for name in (sorted(files.find(names[0])) if inside else names)]
+        if inside:
+            names = [name for name in sorted(files.find(names[0])) if "/." not in f"/{name.removeprefix(names[0])}"]
+        return [files.unstrip_protocol(name) for name in names], not inside
     except (ValueError, ImportError, OSError) as problem:
         raise UserError(f"cannot read {given}: {first_line(problem)}") from None
-    return [source for name in names if (source := _source(name, strict=not inside))]
 
 
 def uncompressed(path: str) -> str:
@@ -117,7 +151,9 @@ def uncompressed(path: str) -> str:
 
 
 def _source(path: str, strict: bool = True) -> Source | None:
-    """A file said by name must be of a kind we read; in a folder, others are passed over."""
+    """A file said by name must be there and of a kind we read; in a folder, others are passed over."""
+    if strict and "://" not in path and not Path(path).is_file():
+        raise UserError(f"no file or folder {path}")
     stem = uncompressed(path)
     compression = path.removeprefix(stem)
     kind = next((kind for end, kind in KINDS.items() if stem.endswith(end)), None)
@@ -181,12 +217,11 @@ def _unpacked(source: Source, raw: IO[bytes]) -> Any:
             return lzma.LZMAFile(raw)
         case ".zst":
             try:
-                import zstandard
+                return io.BufferedReader(ZstdFile(raw), 1 << 20)
             except ImportError:
                 raise UserError(
                     f"{source.path} needs zstandard; install it with: pip install 'litebert[corpus]'"
                 ) from None
-            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True), 1 << 20)
     return raw
 
 
@@ -209,11 +244,14 @@ def read_lines(source: Source, bad: Bad) -> Iterator[tuple[int, str | None]]:
                 try:
                     yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as problem:
-                    byte = raw[problem.start]
-                    bad(source, number, "encoding", f"byte 0x{byte:02x} at {problem.start} is not UTF-8")
+                    bad(source, number, "encoding", _not_utf8(problem))
                     yield number, None
         except BROKEN as problem:
             bad(source, number + 1, "broken file", f"the file breaks off here ({first_line(problem)})")
+
+
+def _not_utf8(problem: UnicodeDecodeError) -> str:
+    return f"byte 0x{problem.object[problem.start]:02x} at {problem.start} is not UTF-8"
 
 
 def _read_text(source: Source, column: str, bad: Bad) -> Iterator[str]:
@@ -333,8 +371,21 @@ def parquet_rows(source: Source, bad: Bad, column: str | None = None) -> Iterato
             if column is not None and column not in names:
                 raise UserError(f"{source.path} has no column {column!r}{neighbour(column, names, 'there are')}")
             for batch in table.iter_batches(batch_size=1024, columns=[column] if column else None):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-        except (arrow.ArrowException, OSError) as problem:
+                yield from _batch_rows(source, bad, batch, number + 1)
+                number += len(batch)
+        except (arrow.ArrowException, OSError, UnicodeDecodeError) as problem:
             bad(source, number + 1, "broken file", f"not Parquet, or broken ({first_line(problem)})")
+
+
+def _batch_rows(source: Source, bad: Bad, batch: Any, first: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbered from `first`. Arrow gives a batch whole or not at all; one with a broken row is asked for row by row."""
+    try:
+        rows = batch.to_pylist()
+    except UnicodeDecodeError as problem:
+        if len(batch) == 1:
+            bad(source, first, "encoding", _not_utf8(problem))
+            return
+        for offset in range(len(batch)):
+            yield from _batch_rows(source, bad, batch.slice(offset, 1), first + offset)
+        return
+    yield from enumerate(rows, first)

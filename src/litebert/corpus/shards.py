@@ -85,6 +85,13 @@ class Corpus:
         path = self.folder / info.file
         if Path(info.file).name != info.file:
             raise UserError(f"{self.folder / MANIFEST} names {info.file!r}: only files beside it are read")
+        try:
+            return self._mapped(path, info, check)
+        except OSError as problem:
+            why = problem.strerror or problem
+            raise UserError(f"cannot read the shard {path}: {why}; mend that, or delete it and build again") from None
+
+    def _mapped(self, path: Path, info: ShardInfo, check: bool) -> Shard:
         if not path.is_file():
             raise UserError(f"the shard {path} is missing; build the corpus again to make it anew")
         kind = id_type(self.vocab_size)
