@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from litebert.cli import app
+from litebert.cli import app, main, show
 from litebert.cli.model import how_to_serve
 from litebert.config import HeadConfig, UserError
 from litebert.infer.model import Model
@@ -119,6 +119,11 @@ def test_export_and_convert_go_round(small, tmp_path):
         (["export", "m", "--to", "x", "--as", "gguf"], "--as 'gguf'; allowed: hf"),
         (["convert", "nowhere", "--to", "x"], "no folder nowhere"),
         (["bench", "forward", "--model", "albert-bsae"], "unknown preset 'albert-bsae'"),
+        (
+            ["corpus", "inspect", "x", "--seed", "1" + 23 * "0"],
+            "seed = 1" + 23 * "0" + " must be a whole number from 0",
+        ),
+        (["corpus", "inspect", "x", "--seed", "-1"], "seed = -1 must be a whole number from 0 to 2**63 - 1"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(words, sentence, tmp_path):
@@ -134,6 +139,15 @@ def test_the_program_itself_prints_that_line_and_exits_with_2():
     assert done.stderr.startswith("litebert: 'nope' is no preset, recipe or folder")
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_any_process_of_several_says_what_it_found_and_which_it_is(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setattr(sys, "argv", ["litebert", "info", "nope"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err.startswith("litebert (process 3): 'nope' is no preset, recipe or folder")
 
 
 def test_set_does_not_change_a_folder(small, tmp_path):
@@ -169,3 +183,9 @@ def test_version():
     import litebert
 
     assert run("--version").stdout.strip() == f"litebert {litebert.__version__}"
+
+
+def test_a_table_shows_names_as_they_are(capsys):
+    show.print_table("runs/m[lr]", ["[a]"], [["c[/lr] :smile:"]])
+    said = capsys.readouterr().out
+    assert all(each in said for each in ("runs/m[lr]", "[a]", "c[/lr] :smile:"))

@@ -1,13 +1,16 @@
 """Settings: presets, recipes, `--set`, and one line for each mistake."""
 
+import tomllib
 from dataclasses import fields
 
 import pytest
 
 from litebert.config import PRESETS, ModelConfig, UserError, preset
 from litebert.model.heads import Network
-from litebert.recipe import apply_sets, load_recipe, recipe_names
+from litebert.recipe import TuneRecipe, apply_sets, load_recipe, recipe_names, to_toml
 from litebert.strict import parse
+
+NAN = float("nan")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -138,6 +141,53 @@ def test_settings_made_in_python_are_held_to_the_same(values, sentence):
     with pytest.raises(UserError) as problem:
         ModelConfig(**values)
     assert str(problem.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"optimizer": {"weight_decay": NAN}},
+        {"optimizer": {"betas": [0.9, NAN]}},
+        {"tune": {"epochs": NAN}},
+        {"tune": {"warmup": NAN}},
+        {"tune": {"rate": NAN}},
+        {"tune": {"rate": float("inf")}},
+        {"tune": {"rate": 10**400}},
+    ],
+    ids=lambda change: f"{change}"[:40],
+)
+def test_a_number_that_is_none_is_refused(change):
+    with pytest.raises(UserError, match=r"takes a number, not (nan|inf|one so large)$"):
+        parse(TuneRecipe, {"model": "m"} | change)
+    with pytest.raises(UserError, match=r"run\.budget_minutes takes a number, not nan"):
+        load_recipe("cpu-demo", ["run.steps=0", "run.budget_minutes=nan"])
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 63, 10**23])
+def test_a_seed_that_no_generator_takes_is_refused(seed):
+    said = rf"seed = {seed} must be a whole number from 0 to 2\*\*63 - 1"
+    for change in ({"tune": {"seed": seed}}, {"task": {"split_seed": seed}}):
+        with pytest.raises(UserError, match=said):
+            parse(TuneRecipe, {"model": "m"} | change)
+    with pytest.raises(UserError, match=said):
+        load_recipe("cpu-demo", [f"run.seed={seed}"])
+
+
+@pytest.mark.parametrize(
+    "name", ["runs/😀", 'a "quoted" one', "back\\slash\\u0041", "\x00\b\t\n\r\x1f\x7f\x85\u2028", "naïve"]
+)
+def test_a_recipe_is_written_as_it_is_read(name):
+    tuned = parse(TuneRecipe, {"model": name, "task": {"train": name, "texts": [name, "plain"]}})
+    assert parse(TuneRecipe, tomllib.loads(to_toml(tuned))) == tuned
+    recipe = apply_sets({"model": {"preset": "albert-base"}, "data": {"shards": name}}, ["optimizer.eps=1e-9"])
+    assert apply_sets(tomllib.loads(to_toml(recipe)), []) == recipe
+
+
+def test_a_path_that_is_not_utf8_is_one_line():
+    with pytest.raises(
+        UserError, match=r"^'caf\\udce9' is not UTF-8, and a recipe is; give the file or folder another"
+    ):
+        to_toml(parse(TuneRecipe, {"model": "caf\udce9"}))
 
 
 FLIPS = {

@@ -10,7 +10,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from litebert.cli.train import as_panel, as_text, panel_rows
+from litebert.cli import train as commands
+from litebert.cli.train import Panel, as_panel, as_text, panel_rows
 from litebert.recipe import apply_sets, to_toml
 
 
@@ -97,6 +98,22 @@ def test_the_panel_and_the_plain_line_say_the_same():
     assert "1,200 of 4,000" in drawn
     assert "1:02:05" in drawn
     assert "47.0 MB" in drawn
+
+
+def test_a_terminal_sees_paths_as_they_are():
+    panel = Panel()
+    panel.console = Console(file=io.StringIO(), width=100)
+    for path in ("runs/exp[lr]/model", "runs/[/b]/model", "runs/:smile:/model"):
+        panel({"kind": "note", "text": f"the model is in {path}"})
+        assert panel.console.file.getvalue().splitlines()[-1] == f"the model is in {path}"
+
+
+def test_a_model_to_start_from_and_a_teacher_may_have_any_name(monkeypatch, tmp_path):
+    chosen = []
+    monkeypatch.setattr(commands, "run", lambda recipe, *_: chosen.append(recipe))
+    commands.pretrain("cpu-demo", to=tmp_path, init_from="runs/😀 \x7f")
+    commands.distill("cpu-demo", to=tmp_path, teacher="runs/😀 \x7f")
+    assert [chosen[0].run.init_from, chosen[1].distill.teacher] == ["runs/😀 \x7f"] * 2
 
 
 @pytest.mark.parametrize(

@@ -11,40 +11,52 @@ import pytest
 import torch
 
 from litebert.recipe import apply_sets, to_toml
+from litebert.strict import UserError
+from litebert.train.processes import joined, pick_device
 from tests import forked
 from tests.train import worker
 from tests.train.conftest import metrics, weights
 
 
 @pytest.fixture
-def spread(tmp_path, table):
-    """spread('name', 2, run={…}): the folder of a run by two processes, told what torchrun would tell them. They are
-    forked from one that has imported everything: torchrun, and each import, take seconds."""
+def together(tmp_path):
+    """together(work, 'name', 2, …): how each of two processes ends, and what it says. They are told what torchrun
+    would tell them, and forked from one that has imported everything: torchrun, and each import, take seconds."""
     context = forked.context()
 
-    def run(name, count, *more, phases=None, **sections):
-        recipe, folder = tmp_path / f"{name}.toml", tmp_path / name
-        recipe.write_text(to_toml(apply_sets(table(phases, **sections), [])))
+    def run(work, name, count, *words):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         started = []
         for rank in range(count):
             own, said = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, tmp_path / f"{name}-{rank}.txt"
-            process = context.Process(target=worker.forked, args=(own, str(said), str(recipe), str(folder), *more))
+            process = context.Process(target=work, args=(own, str(said), *words))
             process.start()
             started.append((process, said))
         try:
-            for process, said in started:
+            for process, _ in started:
                 process.join(120)
-                told = said.read_text()
-                assert process.exitcode == 0, told[-3000:]
-                assert "Traceback" not in told
-                assert "destroy_process_group" not in told  # everyone left properly
+            return [(process.exitcode, said.read_text()) for process, said in started]
         finally:
-            for process, _ in started:  # one that fails would leave the others waiting for it
+            for process, _ in started:
                 process.kill()
                 process.join()
+
+    return run
+
+
+@pytest.fixture
+def spread(tmp_path, table, together):
+    """spread('name', 2, run={…}): the folder of a run by two processes."""
+
+    def run(name, count, *more, phases=None, **sections):
+        recipe, folder = tmp_path / f"{name}.toml", tmp_path / name
+        recipe.write_text(to_toml(apply_sets(table(phases, **sections), [])))
+        for code, told in together(worker.forked, name, count, str(recipe), str(folder), *more):
+            assert code == 0, told[-3000:]
+            assert "Traceback" not in told
+            assert "destroy_process_group" not in told  # everyone left properly
         return folder
 
     return run
@@ -180,5 +192,30 @@ def test_a_mistake_is_told_once(tmp_path, table):
         text=True,
     )
     assert done.returncode != 0
-    assert done.stderr.count("litebert: there is no run in") == 1
+    assert done.stderr.count("there is no run in") == done.stderr.count("litebert: there is no run in") == 1
     assert "gloo" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "sentence"),
+    [("lacks", 2, "litebert (process 1): no shards under nowhere"), ("breaks", 1, "RuntimeError: a bug")],
+)
+def test_a_process_that_fails_says_why_and_the_others_point_to_it(how, code, sentence, together, tmp_path, table):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(to_toml(apply_sets(table(), [])))
+    words = ["pretrain", str(recipe), "--to", str(tmp_path / "run"), "--device", "cpu"]
+    first, second = together(worker.one_fails, "fails", 2, how, *words)
+    assert second[0] == code
+    assert sentence in second[1]
+    assert first == (1, "litebert: another process of this run ended; see what it said\n")
+
+
+def test_the_process_that_finds_no_gpu_left_says_how_many_were_started(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    for name, value in {"WORLD_SIZE": 16, "RANK": 9, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 8}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(UserError, match=r"^8 processes on a machine with 1 GPUs; start fewer$"), joined():
+        pass
+    assert pick_device("auto", 0, beside=8) == torch.device("cuda", 0)  # each is shown its own GPU as the only one

@@ -203,6 +203,10 @@ def test_a_board_that_cannot_be_written_does_not_stop_a_run(train, tmp_path):
     assert weights(folder)
 
 
+def test_the_largest_seed_is_a_seed(teach):
+    assert teach("run", replace(TUNE, steps=2, seed=(1 << 63) - 1))[-1]["text"].startswith("the model is in")
+
+
 def test_a_finished_run_without_its_record_says_so(train):
     folder, _ = train()
     (folder / "metrics.jsonl").unlink()

@@ -1,4 +1,5 @@
-"""Parse, call, print. The only place that exits: 0, or 2 with one line for a mistake of the user's.
+"""Parse, call, print. The only place that exits: 0, 2 with one line for a mistake of the user's, or 1 with one line
+where another process of the run is gone.
 
 torch is imported inside the commands, so `litebert --help` stays instant.
 """
@@ -27,7 +28,7 @@ from litebert.cli import (
     train,
     tune,
 )
-from litebert.config import UserError
+from litebert.strict import PeerError, SharedError, UserError
 
 app = typer.Typer(
     help="The lite BERT family: ALBERT, BERT, RoBERTa and DistilBERT as settings of one machine.",
@@ -65,10 +66,12 @@ app.add_typer(bench.app, name="bench")
 def main() -> None:
     try:
         app()
-    except UserError as problem:
-        if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts, one speaks
-            typer.echo(f"litebert: {problem}", err=True)
+    except SharedError:
         sys.exit(2)
+    except (UserError, PeerError) as problem:
+        rank = os.environ.get("RANK", "0")  # torchrun's
+        typer.echo(f"litebert{'' if rank == '0' else f' (process {rank})'}: {problem}", err=True)
+        sys.exit(1 if isinstance(problem, PeerError) else 2)
 
 
 def version(wanted: bool) -> None:

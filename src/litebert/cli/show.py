@@ -59,4 +59,5 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, justify="left" if number == 0 or column == "why" else "right")
     for row in rows:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    width = None if sys.stdout.isatty() else 140
+    Console(width=width, markup=False, emoji=False).print(table)  # names are not markup

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from litebert.config import UserError
+from litebert.config import UserError, seed_range
 from litebert.corpus.clean import Duplicates, paragraphs
 from litebert.corpus.encode import LONGEST, Encoded, Settings
 from litebert.corpus.engines import Engine
@@ -44,8 +44,7 @@ class BuildOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
             raise UserError(f"held_out = {self.held_out} must be at least 0 and below 1")
-        if not 0 <= self.seed < 1 << 63:
-            raise UserError(f"seed = {self.seed} must be a whole number from 0")
+        seed_range(self, "seed")
         if not re.fullmatch("[a-z]{2,3}", self.language):
             raise UserError(f"language = {self.language!r} is no code such as en, de or hi")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from litebert.config import seed_range
 from litebert.corpus.batches import START, Stream, take
 from litebert.corpus.examples import Batch, Examples
 from litebert.text.tokenizer import Tokenizer
@@ -24,6 +25,7 @@ class Shown:
 
 def inspect(stream: Stream, sample: int = 2000) -> tuple[dict[str, Any], Batch, Examples]:
     """Figures over a sample of the first epoch, its first batch for showing, and the examples themselves."""
+    seed_range(stream, "seed")
     examples = stream.examples()
     epoch = examples.epoch(0)
     lengths: list[int] = []

@@ -255,7 +255,8 @@ def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
             depth = drawn(seat.recipe.dial, tune.seed, step)
             groups = _parts(some, tune.micro_batch)
             parts = [Part(to_batch(each, task, seat.device, few), share, depth) for each in groups]
-            yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), tune.seed * 1_000_003 + step)
+            seed = (tune.seed * 1_000_003 + step) % (1 << 63)
+            yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), seed)
             step += 1
 
 

@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +40,7 @@ from litebert.train.start import Prepared, environment, load_teacher, open_run, 
 from litebert.train.steps import Done, Step, Update, Work, one_step, take_steps
 from litebert.train.stopping import Stopped, signals
 from litebert.train.totals import Totals
-from litebert.train.trainee import Snapshot, Trainee, assemble
+from litebert.train.trainee import Snapshot, Trainee, assemble, one_type
 
 Say = Callable[[dict[str, Any]], object]
 KERNELS = [  # the dense part of a batch goes to the first that takes it
@@ -144,10 +144,10 @@ def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
     except RuntimeError as problem:
         if not any(sign in str(problem) for sign in NO_MEMORY):
             raise
-        kept = run.intact() if run is not None else ""
+        kept = f"; {run.intact()}" if run is not None else ""
         raise UserError(
             "out of memory; set run.micro_batch lower (examples at once), or run.checkpointing = true, and go on with "
-            f"--resume; {kept}"
+            f"--resume{kept}"
         ) from None
     finally:
         if run is not None:
@@ -363,7 +363,8 @@ def look(
 
 def check_skips(session: Session, totals: Totals) -> None:
     kept = session.run.intact() if session.run is not None else ""
-    totals.skips.check(session.recipe.run.most_skips, kept, "start again from it with a lower rate by --init-from")
+    advice = "start again from it with a lower rate by --init-from"
+    totals.skips.check(session.recipe.run.most_skips, kept, advice, session.processes.mistake)
 
 
 def save(session: Session, trainee: Trainee, step: int, place: Place, totals: Totals) -> None:
@@ -388,13 +389,3 @@ def finish(session: Session, trainee: Trainee, stage: Stage) -> dict[str, Any]:
         folder = session.run.finish((now.config, now.heads, weights), session.tokenizer)
         session.note(f"the model is in {folder}")
     return line
-
-
-def one_type(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """With every token type as the first: the others were never met, and what is random in them would disturb whoever
-    reads pairs later."""
-    name = "encoder.embeddings.types.weight"
-    found = dict(weights)
-    if name in found:
-        found[name] = found[name][:1].expand_as(found[name]).contiguous()
-    return found

@@ -10,9 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from litebert.strict import UserError
+from litebert.strict import PeerError, SharedError, UserError
 
 T = TypeVar("T")
+GONE = ("Connection closed by", "Connection reset by peer", "ncclRemoteError")  # what Gloo and NCCL say of a peer
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,12 @@ class Processes:
                 problem = str(error)
         found, problem = self.share((found, problem))
         if problem:
-            raise UserError(problem)
+            raise self.mistake(problem)
         return found  # type: ignore[return-value]
+
+    def mistake(self, what: str) -> UserError:
+        """Of something that all have found together: the first process says it."""
+        return UserError(what) if self.lead else SharedError(what)
 
     def wait(self) -> None:
         if self.ranks > 1:
@@ -80,8 +85,9 @@ class Processes:
         return found
 
 
-def pick_device(device: str, local: int = 0) -> torch.device:
-    """cuda, cpu, or with auto a GPU where there is one: the local-th."""
+def pick_device(device: str, local: int = 0, beside: int = 1) -> torch.device:
+    """cuda, cpu, or with auto a GPU where there is one: the local-th, for one of `beside` processes on this machine.
+    Their number decides nothing: a launcher may show each process a GPU of its own as the only one."""
     if device not in ("auto", "cuda", "cpu"):
         raise UserError(f"--device {device!r}; allowed: auto, cuda, cpu")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -89,8 +95,9 @@ def pick_device(device: str, local: int = 0) -> torch.device:
         return torch.device(kind)
     if not torch.cuda.is_available():
         raise UserError("no CUDA device here; leave --device out, or say cpu")
-    if local >= torch.cuda.device_count():
-        raise UserError(f"{local + 1} processes on a machine with {torch.cuda.device_count()} GPUs; start fewer")
+    if local >= (count := torch.cuda.device_count()):
+        started = max(beside, local + 1)
+        raise UserError(f"{started} processes on a machine with {count} GPUs; start fewer")
     torch.cuda.set_device(local)
     return torch.device(kind, local)
 
@@ -98,10 +105,9 @@ def pick_device(device: str, local: int = 0) -> torch.device:
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
     """Join the others that `torchrun` started, if it did, and leave them properly."""
-    ranks, rank, local = (
-        int(os.environ.get(name, value)) for name, value in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
-    )
-    here = pick_device(device, local)
+    said = {"WORLD_SIZE": 1, "RANK": 0, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
+    ranks, rank, local, beside = (int(os.environ.get(name, value)) for name, value in said.items())
+    here = pick_device(device, local, beside)
     if ranks == 1:
         yield Processes(here)
         return
@@ -110,5 +116,9 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         together = Processes(here, rank, ranks, dist.new_group(backend="gloo"))
         yield together
         together.wait()  # whoever has nothing left to do stays until the first has written everything
+    except RuntimeError as problem:
+        if not any(sign in str(problem) for sign in GONE):
+            raise
+        raise PeerError("another process of this run ended; see what it said") from None
     finally:
         dist.destroy_process_group()

@@ -187,9 +187,11 @@ def same_shards(folder: Path, before: str | None, processes: Processes) -> str:
     """What tells these shards from others, when every process has them, and they are those of the last checkpoint."""
     mine = file_checksum(folder / MANIFEST)
     if processes.total(processes.share(mine) != mine)[0]:
-        raise UserError(f"{folder} does not hold the same shards on every machine; copy the first one's to all of them")
+        raise processes.mistake(
+            f"{folder} does not hold the same shards on every machine; copy the first one's to all of them"
+        )
     if before is not None and before != mine:
-        raise UserError(
+        raise processes.mistake(
             f"{folder} holds other shards than those that this run was begun with; build those again, or take the "
             "last checkpoint to them in another directory by --init-from"
         )

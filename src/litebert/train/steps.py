@@ -59,11 +59,11 @@ class Skips:
         row = (self.counts[1] + 1) * missed
         self.counts = torch.stack([self.counts[0] + missed, row, torch.maximum(self.counts[2], row)])
 
-    def check(self, most: int, kept: str, advice: str) -> None:
+    def check(self, most: int, kept: str, advice: str, error: Callable[[str], UserError] = UserError) -> None:
         """Too many in a row end a run; `kept` is what it can go on from."""
         longest = int(self.counts[2])
         if longest >= most:
-            raise UserError(f"loss or gradient were not finite in {longest} steps in a row; {kept}; {advice}")
+            raise error(f"loss or gradient were not finite in {longest} steps in a row; {kept}; {advice}")
 
 
 def take_steps(updates: Iterable[Update[T]], optimizer: Lamb, work: Work[T]) -> Iterator[Step[T]]:

@@ -1,6 +1,6 @@
 """Weights and moments -> something that can be trained, on one device or many; and back to plain tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,3 +121,13 @@ def resolve_precision(run: RunConfig | TuneConfig, device: torch.device) -> Lite
     if run.precision != "auto":
         return run.precision
     return "bf16" if device.type == "cuda" else "fp32"
+
+
+def one_type(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With every token type as the first: the others were never met, and what is random in them would disturb whoever
+    reads pairs later."""
+    name = "encoder.embeddings.types.weight"
+    found = dict(weights)
+    if name in found:
+        found[name] = found[name][:1].expand_as(found[name]).contiguous()
+    return found
