@@ -203,9 +203,9 @@ def test_the_folder_fills_masks_and_tags_without_litebert(tmp_path):
     ]
     tagger = replace(model, network=build(model.config, [HeadConfig(kind="tag", labels=("O", "B-LOC"))], 0))
     export_onnx(tagger, tmp_path / "tag")
-    said = ran(tmp_path / "tag", "eve went to rome .")
-    assert [piece for piece, _ in said] == ["eve", "went", "to", "rome", "."]
-    assert {label for _, label in said} <= {"O", "B-LOC"}
+    said = ran(tmp_path / "tag", "eve went to rome.")
+    assert [word["text"] for word in said] == ["eve", "went", "to", "rome", "."]
+    assert {word["tag"] for word in said} <= {"O", "B-LOC"}
 
 
 def test_the_command_says_how_near_the_file_is(tmp_path):

@@ -48,8 +48,17 @@ def test_many_texts_give_what_each_gives_alone(model, monkeypatch):
             assert [[guess.piece for guess in mask] for mask in mine] == [[g.piece for g in mask] for mask in theirs]
             for one, other in zip(mine, theirs, strict=True):
                 assert [g.probability for g in one] == pytest.approx([g.probability for g in other], rel=1e-4)
-    with pytest.raises(UserError, match="nothing to fill"):
+    with pytest.raises(UserError, match=r"nothing to fill in text 3: write \[MASK\] where a word is missing"):
         fill_many(model, [*texts, "no mask"], 3)
+
+
+def test_a_list_of_texts_gives_a_list(model):
+    texts = ["The [MASK] was [MASK].", "A [MASK]"]
+    found = model.fill(texts, top=2)
+    assert [[len(mask) for mask in text] for text in found] == [[2, 2], [2]]
+    assert found == model.fill(tuple(texts), top=2) == fill_many(model, texts, 2)
+    assert model.fill(["A [MASK]"], top=2) == [model.fill("A [MASK]", top=2)]
+    assert model.fill([]) == []
 
 
 def test_passes_are_a_choice(model):

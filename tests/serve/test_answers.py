@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from litebert.infer.ask import answer_many, choose_many
+from litebert.serve.bodies import replies
 from tests.serve.conftest import HEADS
 from tests.toys import WORDS
 
@@ -186,11 +187,38 @@ def test_models_are_known_by_name_and_by_what_they_can(here):
 
 
 def test_only_what_some_model_can_is_offered(here, models):
-    server = here(served={"filler": models["filler"]})
-    paths = json.loads(server.get("/openapi.json").text)["paths"]
+    paths = json.loads(here(served={"filler": models["filler"]}).get("/openapi.json").text)["paths"]
     assert {path for path in paths if path.startswith("/v1/")} == {
         "/v1/fill", "/v1/embed", "/v1/pieces", "/v1/look", "/v1/models"}  # fmt: skip
-    assert server.ask("classify", texts=["a"]).status_code == 404
+
+
+@pytest.mark.parametrize(("ask", "body"), [
+    ("fill", {"texts": ["a [MASK]"]}),
+    ("tag", {"texts": ["a film"]}),
+    ("answer", {"question": "who ?", "passage": PASSAGE}),
+    ("choose", {"passage": PASSAGE, "options": ["ann", "bob"]}),
+])  # fmt: skip
+def test_what_no_model_can_is_refused_with_what_they_can(ask, body, here, models):
+    server = here(served={"mine": models["classify"], "other": models["regress"]})
+    for name in (None, "mine"):
+        found = server.ask(ask, model=name, **body)
+        assert (found.status_code, found.json()["error"]["code"]) == (422, "wrong_model")
+        assert found.json()["error"]["message"] == (
+            f"no model here has a head to {ask}; there are, and can be asked: "
+            "mine (classify, embed, pieces, look); other (classify, embed, pieces, look)"
+        )
+    assert server.ask(ask, model="nobody", **body).json()["error"]["code"] == "no_such_model"
+
+
+def test_served_tags_come_with_their_words(here, models):
+    text = "Ann went to Rome."
+    reply = here().ask("tag", model="tag", texts=[text]).json()
+    replies()["tag"].model_validate(reply)  # what OpenAPI says of it
+    (found,) = reply["answers"]
+    assert [word["text"] for word in found["words"]] == ["Ann", "went", "to", "Rome", "."]
+    assert [text[word["start"] : word["end"]] for word in found["words"]] == [word["text"] for word in found["words"]]
+    assert [word["tag"] for word in found["words"]] == found["value"]
+    assert len(found["entities"]) == found["value"].count("B-LOC")
 
 
 def test_what_the_documentation_says_to_send_is_answered(here):

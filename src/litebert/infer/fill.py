@@ -41,8 +41,10 @@ def fill_many(model: Filler, texts: Sequence[str], top: int, passes: int | None 
     if tokenizer is None:
         raise UserError("this model has no tokenizer beside it; put spiece.model, vocab.txt or tokenizer.json there")
     rows = [_encode(tokenizer, text) for text in texts]
-    if not all(tokenizer.mask_id in ids for ids, _ in rows):
-        raise UserError(f"nothing to fill: write {tokenizer.piece(tokenizer.mask_id)} where a word is missing")
+    for number, (ids, _) in enumerate(rows):
+        if tokenizer.mask_id not in ids:
+            mask, where = tokenizer.piece(tokenizer.mask_id), f" in text {number}" if len(rows) > 1 else ""
+            raise UserError(f"nothing to fill{where}: write {mask} where a word is missing")
     if not 1 <= top <= len(tokenizer):
         raise UserError(f"top = {top} must be at least 1 and at most the tokenizer's {len(tokenizer)} pieces")
     network.eval()

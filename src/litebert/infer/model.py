@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import overload
 
 import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
 from litebert.infer import ask
-from litebert.infer.ask import Told
+from litebert.infer.ask import Tagged, Told
 from litebert.infer.embed import Pool, Vectors, embed, embedder
-from litebert.infer.fill import Guess, fill
+from litebert.infer.fill import Guess, fill, fill_many
 from litebert.infer.first import ends_of
 from litebert.infer.quick import is_quick, quicken
 from litebert.model.encoder import Encoder
@@ -57,9 +58,17 @@ class Model:
         """The names of what its classify or tag head tells apart; none for other heads."""
         return next((head.labels for head in self.network.head_configs if head.labels), ())
 
-    def fill(self, text: str, top: int = 5, passes: int | None = None) -> list[list[Guess]]:
-        """The likeliest pieces for each mask in a text, best first."""
-        return fill(self, text, top, passes)
+    @overload
+    def fill(self, text: str, top: int = 5, passes: int | None = None) -> list[list[Guess]]: ...
+    @overload
+    def fill(
+        self, text: list[str] | tuple[str, ...], top: int = 5, passes: int | None = None
+    ) -> list[list[list[Guess]]]: ...
+    def fill(
+        self, text: str | list[str] | tuple[str, ...], top: int = 5, passes: int | None = None
+    ) -> list[list[Guess]] | list[list[list[Guess]]]:
+        """The likeliest pieces for each mask in a text, best first; of several texts, that for each."""
+        return fill(self, text, top, passes) if isinstance(text, str) else fill_many(self, text, top, passes)
 
     def classify(
         self,
@@ -73,8 +82,9 @@ class Model:
         changed its answer by no more than this, at the earliest after `from_passes` (2)."""
         return ask.classify(self, texts, passes, settle, from_passes)
 
-    def tag(self, sentences: Sequence[str | Sequence[str]], *, passes: int | None = None) -> list[Told]:
-        """A tag for each word of each sentence."""
+    def tag(self, sentences: Sequence[str | Sequence[str]], *, passes: int | None = None) -> list[Tagged]:
+        """A tag for each word of each sentence, and what the tags mark. A sentence is a list of words, or a text, of
+        which punctuation before and behind words is split off."""
         return ask.tag(self, sentences, passes)
 
     def answer(self, question: str, passage: str, *, passes: int | None = None) -> Told:

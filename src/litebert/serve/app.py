@@ -95,10 +95,11 @@ def build_app(service: Service) -> Any:
     shapes, answers = bodies(service.limits), replies()
     errors = {status: {"model": answers["error"], "description": says} for status, says in ERRORS.items()}
     for ask in ASKS:
-        if any(ASKS[ask].can(model) for model in service.models.values()):
-            route = ask_route(service, ask, shapes[ask])
-            replied = {200: {"model": answers[ask]}}
-            app.post(f"/v1/{ask}", summary=ASKS[ask].says, responses=errors | replied, response_class=Response)(route)
+        route = ask_route(service, ask, shapes[ask])
+        offered = any(ASKS[ask].can(model) for model in service.models.values())
+        replied = {200: {"model": answers[ask]}}
+        plain: Any = {"response_class": Response, "include_in_schema": offered}  # what no model can is refused in words
+        app.post(f"/v1/{ask}", summary=ASKS[ask].says, responses=errors | replied, **plain)(route)
 
     async def models() -> Any:
         return reply({"models": [describe(name, model) for name, model in service.models.items()]})

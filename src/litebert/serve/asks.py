@@ -71,7 +71,7 @@ ASKS: dict[str, Ask] = {
         options=("passes", "settle", "from_passes"),
     ),
     "tag": Ask(
-        says="A tag for each word of each text; a text is a string, or the list of its words.",
+        says="A tag for each word of each text, and what the tags mark; a text is a string, or the list of its words.",
         can=_taught("tag"),
         items=_texts,
         run=lambda model, texts, options: [asdict(told) for told in model.tag(texts, **options)],

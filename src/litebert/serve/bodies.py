@@ -70,6 +70,12 @@ def replies() -> dict[str, Any]:
 
     value = str | list[str] | float | int
     told = shape("Told", value=value, probability=float | None, probabilities=dict[str, float], start=int | None)
+    word = shape("Word", text=str, tag=str, start=int, end=int, probability=float)
+    entity = shape("Entity", label=str, text=str, start=int, end=int, probability=float)
+    tagged = shape(
+        "Tagged", value=list[str], probability=float, probabilities=dict[str, float], start=None,
+        words=listed(word), entities=listed(entity),
+    )  # fmt: skip
     guess = shape("Guess", piece=str, text=str, probability=float)
     piece = shape("Piece", piece=str, id=int, start=int, end=int, special=bool)
     table = list[list[float]]
@@ -77,7 +83,13 @@ def replies() -> dict[str, Any]:
         "Looked", pieces=list[str], lost=int, layer=int, layers=int, head=int | None, heads=int, attention=table,
         similarity=table,
     )  # fmt: skip
-    kinds = {"fill": listed(listed(guess)), "embed": list[float], "pieces": listed(piece), "look": looked}
+    kinds = {
+        "fill": listed(listed(guess)),
+        "tag": tagged,
+        "embed": list[float],
+        "pieces": listed(piece),
+        "look": looked,
+    }
     asks = ("fill", "classify", "tag", "answer", "choose", "embed", "pieces", "look")
     found = {ask: shape(f"{ask.capitalize()}Reply", model=str, answers=listed(kinds.get(ask, told))) for ask in asks}
     about: dict[str, Any] = {

@@ -69,13 +69,14 @@ def asks_of(model: Model) -> list[str]:
 def pick(models: Mapping[str, Model], ask: str, name: str | None) -> str:
     """The model that was named; or the first that can answer this."""
     able = [each for each, model in models.items() if ASKS[ask].can(model)]
-    if name is None:
-        return able[0]
-    if name not in models:
+    if name is not None and name not in models:
         raise Refused(404, "no_such_model", f"no model {name!r}; there are: {', '.join(models)}")
-    if name not in able:
+    if not able:
+        offered = "; ".join(f"{each} ({', '.join(asks_of(model))})" for each, model in models.items())
+        raise Refused(422, "wrong_model", f"no model here has a head to {ask}; there are, and can be asked: {offered}")
+    if name is not None and name not in able:
         raise Refused(422, "wrong_model", f"{name} has no head to {ask}; those that have: {', '.join(able)}")
-    return name
+    return able[0] if name is None else name
 
 
 def group_of(models: Mapping[str, Model], ask: str, body: Mapping[str, Any]) -> Group:

@@ -38,11 +38,9 @@ const SHOWN = {
     return [make("p", { id: "answer-said" }, said), marked(body.passage, told.start, Array.from(told.value).length, score),
       make("h2", {}, "what it thinks of"), bars(others)];
   },
-  tag: ([told], body) => {
-    const words = body.texts[0].split(/\s+/).filter(Boolean);
-    return [chips(words.map((word, n) => ({ text: word, note: told.value[n], kind: told.value[n] === "O" ? "" : "tagged" }))),
-      make("p", { class: "soft" }, told.probability === null ? "" : `the least sure of them: ${percent(told.probability)}`)];
-  },
+  tag: ([told]) => [
+    chips(told.words.map((word) => ({ text: word.text, note: word.tag, kind: word.tag === "O" ? "" : "tagged" }))),
+    make("p", { class: "soft" }, `the least sure of them: ${percent(told.probability)}`)],
   choose: ([told], body) => [bars(body.options.map((option, n) => [option, told.probabilities[n]]).sort((a, b) => b[1] - a[1]))],
   embed: (vectors, body) => {
     const dot = (a, b) => a.reduce((sum, value, n) => sum + value * b[n], 0);
