@@ -21,7 +21,8 @@ from tests.ablate.conftest import TWO
 
 WANTED = {
     "sizes", "wider", "embedding", "sharing", "objective", "depth", "width", "equal-time", "wide-depth", "more-data",
-    "longer", "dropout", "masking", "static", "layouts", "batch", "direction", "features", "distillation", "family", "optimizer",
+    "longer", "dropout", "masking", "static", "layouts", "batch", "direction", "features", "distillation", "family",
+    "optimizer",
 }  # fmt: skip
 
 

@@ -10,12 +10,13 @@ import torch
 from typer.testing import CliRunner
 
 from litebert.cli import app
-from litebert.config import UserError
+from litebert.config import HeadConfig, Reading, UserError
 from litebert.infer import embed as module
 from litebert.infer.embed import embed_examples, embed_file, embedder
 from litebert.infer.model import Model
 from litebert.model.weights import build
-from litebert.tasks.example import Example
+from litebert.tasks.example import Example, Task
+from litebert.tasks.taught import Taught
 from tests.corpus.conftest import tokenizer
 
 __all__ = ["tokenizer"]
@@ -196,6 +197,36 @@ def test_two_columns_are_a_pair(make, tmp_path):
     path.write_text("".join(json.dumps({"q": q, "a": a}) + "\n" for q, a in PAIRS))
     embed_file(embedder(model), path, tmp_path / "v.npy", ["q", "a"])
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), model.embed(PAIRS), **CLOSE)
+
+
+def test_a_fine_tuned_model_reads_the_columns_it_was_taught(make, tmp_path):
+    """Where the file has them and no others are said; else the usual ones."""
+    model = make()
+    model.network = build(model.config, [HeadConfig(kind="classify", labels=("a", "b"))], seed=1)
+    model.taught = Taught(Task(kind="classify", labels=("a", "b"), texts=("Rezension",)), Reading(length=64))
+    model.save(tmp_path / "model")
+    rows = [{"id": "r", "text": "Another", "Rezension": text} for text in TEXTS]
+
+    def vectors(rows, *more):
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        words = [
+            "embed",
+            tmp_path / "model",
+            tmp_path / "a.jsonl",
+            "--to",
+            tmp_path / "v.npy",
+            *more,
+            "--device",
+            "cpu",
+        ]
+        assert CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False).exit_code == 0
+        return np.load(tmp_path / "v.npy")
+
+    np.testing.assert_allclose(vectors(rows), model.embed(TEXTS), **CLOSE)
+    np.testing.assert_allclose(vectors(rows, "--text", "text"), model.embed(["Another"] * 5), **CLOSE)
+    for row in rows:
+        del row["Rezension"]
+    np.testing.assert_allclose(vectors(rows), model.embed(["Another"] * 5), **CLOSE)
 
 
 @pytest.mark.parametrize("to", ["v.npy", "v.npz", "v.parquet"])

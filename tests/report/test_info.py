@@ -133,3 +133,12 @@ def test_activations_are_estimated_as_what_autograd_keeps(small):
 def test_an_amount_of_memory_that_is_none_is_one_line(text):
     with pytest.raises(UserError, match="is not an amount of memory such as 12GiB or 80GB"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("12", "12GiB"), ("80", "80GiB"), ("24576 ", "24576MiB"), ("12b", "12GiB")]
+)
+def test_a_number_that_no_card_has_as_bytes_lacks_its_unit(text, meant):
+    with pytest.raises(UserError, match=f"would be so many bytes; write the unit: {meant}"):
+        parse_bytes(text)
+    assert parse_bytes(str(12 << 30)) == 12 << 30

@@ -4,6 +4,7 @@ import pytest
 
 from litebert.config import UserError
 from litebert.tasks.example import Answer
+from litebert.tasks.hub import fetch
 from litebert.tasks.read import benchmark, read_split
 
 arrow = pytest.importorskip("pyarrow", reason="pip install 'litebert[corpus]'")
@@ -71,3 +72,11 @@ def test_what_is_neither_a_folder_nor_a_name_is_one_line():
         list(read_split(benchmark("rte"), "/no/such/place", "train"))
     with pytest.raises(UserError, match="no folder no/such, and the hub did not give it"):
         list(read_split(benchmark("rte"), "no/such", "train"))
+
+
+def test_a_name_that_is_all_but_that_of_the_shipped_model_is_told_it():
+    with pytest.raises(UserError, match=r"no folder litebert-bas.*; did you mean 'litebert-base'\?$"):
+        fetch("litebert-bas", ["*.json"])
+    with pytest.raises(UserError) as problem:
+        fetch("albert-base", ["*.json"])
+    assert "did you mean" not in str(problem.value)

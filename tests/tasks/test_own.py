@@ -5,7 +5,7 @@ import json
 import pytest
 
 from litebert.config import UserError
-from litebert.tasks.example import Answer
+from litebert.tasks.example import Answer, Task
 from litebert.tasks.own import infer_task, read_own
 
 
@@ -64,6 +64,42 @@ def test_several_labels_at_once_in_three_ways(tmp_path):
     assert targets(path, task) == [("toxic",), ("toxic", "rude"), ()]
 
 
+def test_labels_joined_by_bars_are_several_where_each_stands_in_several_combinations(tmp_path):
+    path = csv(tmp_path, "text,label\na,x|y\nb,y\nc,x\nd,z\ne,x|y\n")
+    task = infer_task(path)
+    assert (task.kind, task.labels) == ("several", ("x", "y", "z"))
+    assert targets(path, task) == [("x", "y"), ("y",), ("x",), ("z",), ("x", "y")]
+    assert infer_task(path, kind="classify").labels == ("x", "x|y", "y", "z")
+    path = csv(tmp_path, "text,label\na,and|or\nb,x\nc,and|or\n")
+    assert infer_task(path).labels == ("and|or", "x")
+
+
+def test_an_empty_field_among_labels_joined_by_bars_is_asked_about(tmp_path):
+    path = csv(tmp_path, "text,label\na,\nb,y|x\nc,x\nd,y\n")
+    with pytest.raises(UserError, match=r"row 2: no label in 'label'; .*; or say --kind several, if \| joins"):
+        infer_task(path)
+    assert targets(path, infer_task(path, kind="several"))[0] == ()
+    with pytest.raises(UserError, match=r"row 2: no label in 'label'; fill it in, or leave the row out$"):
+        infer_task(csv(tmp_path, "text,label\na,\nb,y\nc,x\n"))
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("more", "name", "version"), [({}, "squad", "v1.1"), ({"is_impossible": True}, "squad2", "v2.0")]
+)
+def test_squads_own_json_is_told_its_way(more, name, version, indent, tmp_path):
+    question = {"id": "q", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}], **more}
+    data = {"version": "1", "data": [{"title": "t", "paragraphs": [{"context": "Ann came.", "qas": [question]}]}]}
+    (tmp_path / "qa.json").write_text(json.dumps(data, indent=indent))
+    for read in (lambda path: infer_task(path), lambda path: list(read_own(path, Task(kind="answer")))):
+        with pytest.raises(UserError) as problem:
+            read(tmp_path / "qa.json")
+        assert f"train-{version}.json and dev-{version}.json" in str(problem.value)
+        assert str(problem.value).endswith(f"--task {name} --data FOLDER")
+    (tmp_path / "rows.json").write_text(json.dumps({"text": '"data": [ "paragraphs": [', "label": "x"}) + "\n")
+    assert next(read_own(tmp_path / "rows.json", Task(kind="regress", texts=("text",)), labelled=False)).key == "1"
+
+
 def test_tags_from_conll_lists_and_spans(tmp_path):
     path = csv(tmp_path, "-DOCSTART- O\n\nAnn NNP B-PER\nHale NNP I-PER\nsailed VBD O\n\nOslo NNP B-LOC\n", "a.conll")
     task = infer_task(path)
@@ -76,8 +112,8 @@ def test_tags_from_conll_lists_and_spans(tmp_path):
     assert targets(path, infer_task(path)) == [("B-PER", "O")]
     path = jsonl(tmp_path, {"text": "Ann Hale sailed.", "spans": [{"start": 0, "end": 8, "label": "PER"}]})
     (example,) = read_own(path, infer_task(path))
-    assert example.texts == ("Ann", "Hale", "sailed.")
-    assert example.target == ("B-PER", "I-PER", "O")
+    assert example.texts == ("Ann", "Hale", "sailed", ".")  # as a text is split that is asked later
+    assert example.target == ("B-PER", "I-PER", "O", "O")
 
 
 def test_answers_in_the_ways_they_are_written(tmp_path):

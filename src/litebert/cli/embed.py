@@ -52,12 +52,12 @@ def embed(
     from litebert.train.processes import pick_device
 
     writer(to)
-    here = pick_device(device)
-    how = embedder(
-        load(model, precision=precision), pool, layers, length=length, passes=passes, normalise=normalise, device=here
-    )
+    here, loaded = pick_device(device), load(model, precision=precision)
+    how = embedder(loaded, pool, layers, length=length, passes=passes, normalise=normalise, device=here)
+    taught = loaded.taught.task.texts if loaded.taught and loaded.taught.task.kind != "tag" else ()  # of words
     told = Told()
-    written = embed_file(how, file, to, tuple(text or ()), lambda rows, cut: told(f"{rows:,} texts, {cut:,} cut"))
+    columns = tuple(text or ())
+    written = embed_file(how, file, to, columns, lambda rows, cut: told(f"{rows:,} texts, {cut:,} cut"), taught)
     told.end()
     if written.cut:
         typer.echo(

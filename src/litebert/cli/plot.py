@@ -37,10 +37,10 @@ def plot() -> None:
 def curves(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Directories of runs.")],
     to: To = Path("curves.png"),
-    over: Annotated[str, typer.Option(help="minutes, pieces or steps.")] = "minutes",
+    over: Annotated[str, typer.Option(help="minutes, steps, or pieces (of pre-training).")] = "minutes",
     as_json: Json = False,
 ) -> None:
-    """Loss, held-out accuracies and speed of one or several runs."""
+    """Loss, scores and speed of one or several runs: pre-training, fine-tuning or both."""
     from litebert.report.curves import plot_curves
 
     found = plot_curves(runs, to, over)

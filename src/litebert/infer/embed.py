@@ -217,8 +217,10 @@ def embed_file(
     to: str | Path,
     columns: Sequence[str] = (),
     tell: Callable[[int, int], None] = lambda rows, cut: None,
+    taught: Sequence[str] = (),
 ) -> Written:
-    """A file of texts to a file of vectors, which appears when it is whole. `tell` hears of the rows and the cuts."""
+    """A file of texts to a file of vectors, which appears when it is whole. `tell` hears of the rows and the cuts;
+    `taught`: the columns that the model learned from, read where the file has them and no others are said."""
     target, rows, cut = Path(to), 0, 0
     write = writer(target)
     if Path(source).resolve() == target.resolve():
@@ -226,7 +228,7 @@ def embed_file(
 
     def counted() -> Iterator[Chunk]:
         nonlocal rows, cut
-        for chunk in embed_examples(how, read_texts(source, columns)):
+        for chunk in embed_examples(how, read_texts(source, columns, taught)):
             rows, cut = rows + len(chunk.keys), cut + chunk.cut
             yield chunk
             tell(rows, cut)

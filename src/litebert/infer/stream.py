@@ -10,9 +10,13 @@ import fcntl
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal
 
 from litebert.config import UserError
@@ -21,6 +25,11 @@ from litebert.infer.predict import Asked, check_ensemble, listen
 from litebert.tasks.answers import Answers, Said, decide, probability
 from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import AT_ONCE
+from litebert.tasks.glue import GLUE
+from litebert.tasks.own import TEXTS, is_plain, read_texts
+from litebert.tasks.read import read_unlabelled
+from litebert.tasks.table import delimiter_of
+from litebert.tasks.words import words_of
 
 Format = Literal["csv", "tsv", "jsonl", "glue", "squad"]
 ENDINGS: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".json": "squad"}
@@ -35,6 +44,50 @@ def format_of(path: Path, said: str | None) -> Format:
     if path.suffix not in ENDINGS:
         raise UserError(f"{path}: predictions are written as .csv, .tsv, .jsonl or .json (SQuAD's); or say --format")
     return ENDINGS[path.suffix]
+
+
+def columns_of(task: Task) -> tuple[str, ...]:
+    """What the texts of an example are called, where the task says it."""
+    if task.kind == "answer":
+        return task.texts or ("question", "context")
+    return task.texts or tuple(names[0] for names in (GLUE[task.name].texts if task.name in GLUE else ()))
+
+
+def read_asked(task: Task, path: Path, split: str) -> Iterator[Example]:
+    """What is to be answered: rows, or the lines of a plain file, each a text."""
+    if not is_plain(path):
+        yield from read_unlabelled(task, path, split)
+        return
+    names = (*columns_of(task), *(["options"] if task.kind == "choice" else []))
+    if len(names) > 1 or task.kind == "choice":
+        raise UserError(
+            f"{path} holds a text a line, and this model reads {' and '.join(names)}; give JSONL with those"
+        )
+    for each in read_texts(path):
+        text = each.texts[0]
+        words = tuple(text[start:end] for start, end in words_of(text)) if task.kind == "tag" else (text,)
+        yield replace(each, texts=words)
+
+
+@contextmanager
+def piped(task: Task, source: IO[bytes]) -> Iterator[Path]:
+    """What is piped in, kept as a file while it is answered: its first line says whether it is JSONL, a CSV with the
+    task's columns, or a text a line."""
+    with TemporaryDirectory() as folder:
+        held = Path(folder) / "input"
+        with open(held, "wb") as file:
+            shutil.copyfileobj(source, file)
+        with open(held, encoding="utf-8-sig", errors="replace") as lines:
+            first = next((line.strip() for line in lines if line.strip()), "")
+        if not first:
+            raise UserError("standard input is empty; pipe texts into it, one a line, or JSONL, or CSV")
+        named = {name.strip('"') for name in first.split(delimiter_of(first))}
+        table = named >= set(columns_of(task) or TEXTS[:1])
+        path = held.rename(held.with_suffix(".jsonl" if first.startswith("{") else ".csv" if table else ".txt"))
+        try:
+            yield path
+        except UserError as problem:
+            raise UserError(str(problem).replace(str(path), "standard input")) from None
 
 
 def predict_file(

@@ -99,4 +99,7 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt]?i?)b?\s*", text.lower())
     if not match or match[2] not in _UNITS:
         raise UserError(f"{text!r} is not an amount of memory such as 12GiB or 80GB")
+    if not match[2] and 0 < float(match[1]) < 1 << 20:
+        meant = "GiB" if float(match[1]) < 1024 else "MiB"
+        raise UserError(f"{text!r} would be so many bytes; write the unit: {match[1]}{meant}")
     return int(float(match[1]) * _UNITS[match[2]])

@@ -4,17 +4,20 @@ Rows of CSV, TSV, JSONL or Parquet; CoNLL files for tags. The kind is inferred f
 said.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, Source, find_sources, is_unicode, read_lines, uncompressed
+from litebert.corpus.read import KINDS, Bad, Source, find_sources, is_unicode, read_lines, uncompressed
 from litebert.tasks.example import Example, Kind, Target, Task
 from litebert.tasks.race import with_option
-from litebert.tasks.table import Row, column, read_rows, text_of
+from litebert.tasks.table import Broken, Row, column, open_table, read_rows, text_of
 from litebert.tasks.targets import (
+    SEPARATOR,
     answers_of,
     as_number,
     choice_of,
@@ -23,6 +26,7 @@ from litebert.tasks.targets import (
     known,
     label_of,
     labels_of,
+    missing,
     number_of,
     options_of,
     words_and_tags,
@@ -47,10 +51,7 @@ def infer_task(
             raise UserError(f"{path} is a CoNLL file, which holds tags; --kind {kind} does not fit")
         labels = _sorted_tags(tag for row in _conll(path) for tag in row[2])
         return Task(kind="tag", texts=("tokens",), label=("tags",), labels=labels)
-    first = next(read_rows(path), None)
-    if first is None:
-        raise UserError(f"{path} holds no row")
-    row, where = first[1], f"{path}, row {first[0]}"
+    row, where = _first(path)
     kind = kind or _shape(row)
     if kind in ("answer", "tag", "choice"):
         return _structured(path, row, where, kind, texts, label)
@@ -63,6 +64,32 @@ def infer_task(
 
 def is_conll(path: str | Path) -> bool:
     return uncompressed(str(path)).endswith(CONLL)
+
+
+def is_plain(path: str | Path) -> bool:
+    """Whether a file holds texts without columns, as its name says."""
+    return KINDS.get(Path(uncompressed(str(path))).suffix) == "text"
+
+
+def _first(path: str | Path) -> tuple[Row, str]:
+    """The row that says what the columns are, and where it stands."""
+    first = next(_rows(path), None)
+    if first is None:
+        raise UserError(f"{path} holds no row")
+    return first[1], f"{path}, row {first[0]}"
+
+
+def _rows(path: str | Path) -> Iterator[tuple[int, Row]]:
+    """The rows of a table; one of SQuAD's own files is none, and the way to it is said."""
+    if uncompressed(str(path)).endswith(".json"):
+        begin = "".join(line or "" for _, line in islice(read_lines(open_table(path), Bad(skip=True)), 50))
+        if all(re.search(rf'"{key}"\s*:\s*\[', begin) for key in ("data", "paragraphs")):
+            name, version = ("squad2", "v2.0") if '"is_impossible"' in begin else ("squad", "v1.1")
+            raise UserError(
+                f"{path} is JSON as SQuAD has it, not rows; put train-{version}.json and dev-{version}.json, made like "
+                f"it, into a folder and say --task {name} --data FOLDER"
+            )
+    yield from read_rows(path)
 
 
 def _shape(row: Row) -> Kind | None:
@@ -88,10 +115,7 @@ def guess_columns(path: str | Path, task: Task, texts: Sequence[str] = (), label
     chosen, target = tuple(texts) or task.texts, tuple(label) or task.label
     if is_conll(path):
         return replace(task, texts=("tokens",), label=("tags",))
-    first = next(read_rows(path), None)
-    if first is None:
-        raise UserError(f"{path} holds no row")
-    row, where = first[1], f"{path}, row {first[0]}"
+    row, where = _first(path)
     match task.kind:
         case "answer":
             usual: tuple[str, ...] = ("question", "context")
@@ -135,11 +159,17 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
             lists += 1
             counts.update(labels_of(value, label[0], where))
         else:
+            if missing(value) and any(SEPARATOR in str(each.get(label[0])) for _, each in read_rows(path, skip=True)):
+                raise UserError(
+                    f"{where}: no label in {label[0]!r}; fill it in, or leave the row out; or say --kind several, if "
+                    f"{SEPARATOR} joins labels there: then an empty field is none of them"
+                )
             counts[label_of(value, label[0], where)] += 1
             numbers += as_number(value) is not None
             whole += as_number(value) is not None and float(value).is_integer()
-    if lists:
-        return Task(kind="several", texts=texts, label=label, labels=tuple(sorted(counts)))
+    parts = set(counts) if lists else set() if said else joined(counts)
+    if lists or parts:
+        return Task(kind="several", texts=texts, label=label, labels=tuple(sorted(parts)))
     quantity = numbers == rows and (whole < rows or len(counts) > MANY)
     if said == "regress" or (not said and quantity):
         return Task(kind="regress", texts=texts, label=label)
@@ -151,6 +181,20 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
     if len(counts) == 1:
         raise UserError(f"{path}: every row has the label {next(iter(counts))!r}; there is nothing to tell apart")
     return Task(kind="classify", texts=texts, label=label, labels=tuple(sorted(counts, key=_label_order)))
+
+
+def joined(fields: Iterable[str]) -> set[str]:
+    """The labels, if fields join some of them by | and each of those stands in several combinations.
+
+    >>> sorted(joined(["sport", "sport|music", "music|politics", "politics", "food"]))
+    ['food', 'music', 'politics', 'sport']
+    >>> joined(["sport", "sport|music", "politics"])
+    set()
+    """
+    sets = [{part.strip() for part in field.split(SEPARATOR) if part.strip()} for field in fields]
+    seen = Counter(part for parts in sets for part in parts)
+    among = {part for parts in sets if len(parts) > 1 for part in parts}
+    return set(seen) if among and all(seen[part] > 1 for part in among) else set()
 
 
 def _label_order(label: str) -> tuple[float, str]:
@@ -166,7 +210,7 @@ def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Ex
             target = tuple(known(tag, task.labels, where) for tag in said) if labelled else None
             yield Example(key=str(number), texts=words, target=target, where=where)
         return
-    for number, row in read_rows(path):
+    for number, row in _rows(path):
         where = f"{path}, row {number}"
         key = _key(row, number)
         if task.kind == "tag":
@@ -210,8 +254,9 @@ def _target(row: Row, task: Task, texts: tuple[str, ...], where: str) -> Target:
             return known(label_of(value, name, where), task.labels, where)
 
 
-def read_texts(path: str | Path, columns: Sequence[str] = ()) -> Iterator[Example]:
-    """Texts, or pairs of them, that nothing is asked of: the rows of a table, or the lines of a plain file."""
+def read_texts(path: str | Path, columns: Sequence[str] = (), usual: Sequence[str] = ()) -> Iterator[Example]:
+    """Texts, or pairs of them, that nothing is asked of: the rows of a table, or the lines of a plain file. `usual`:
+    the columns to read if the table has them and none are said."""
     sources = find_sources([path])
     if len(sources) != 1:
         raise UserError(f"{path} is {len(sources)} files; give one of them")
@@ -220,12 +265,13 @@ def read_texts(path: str | Path, columns: Sequence[str] = ()) -> Iterator[Exampl
     plain = sources[0].kind == "text"
     if plain and columns:
         raise UserError(f"{path} is plain text, a line a text: it has no column {columns[0]!r}; leave --text out")
-    lines = ((number, {"text": line or ""}) for number, line in read_lines(sources[0], Bad(remedy="mend or remove it")))
+    lines = ((number, {"text": line or ""}) for number, line in read_lines(sources[0], Broken()))
     for number, row in lines if plain else read_rows(path):
         where = f"{path}, row {number}"
         if plain and not row["text"].strip():
             raise UserError(f"{where}: the line is empty, and each line is a text; remove it")
-        columns = columns or _guess(row, TEXTS, where, "--text")
+        there = usual if all(name in row for name in usual) else ()
+        columns = columns or there or _guess(row, TEXTS, where, "--text")
         key, texts = _key(row, number), tuple(text_of(row, (name,), where).strip() for name in columns)
         if not all(map(is_unicode, (key, *texts))):
             raise UserError(f"{where}: half a surrogate pair stands there, which is no character; mend or remove it")
@@ -244,7 +290,7 @@ def _conll(path: str | Path, labelled: bool = True) -> Iterator[tuple[int, tuple
     if not Path(path).is_file():
         raise UserError(f"no file {path}")
     source = Source(str(path), "text", str(path).removeprefix(uncompressed(str(path))))
-    for number, line in read_lines(source, Bad(remedy="mend or remove it")):
+    for number, line in read_lines(source, Broken()):
         parts = (line or "").split()
         if parts and parts[0] != "-DOCSTART-":
             if len(parts) < 2 and labelled:

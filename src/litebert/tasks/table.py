@@ -1,14 +1,47 @@
 """Files of rows -> numbered rows: CSV, TSV, JSONL and Parquet, compressed or not. A row that is broken is named."""
 
+import csv
+import re
+import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, Source, csv_rows, find_sources, is_unicode, json_rows, parquet_rows
+from litebert.corpus.read import (
+    Bad,
+    Source,
+    csv_rows,
+    find_sources,
+    is_unicode,
+    json_rows,
+    parquet_rows,
+    read_lines,
+    uncompressed,
+)
+from litebert.files import first_line
 from litebert.strict import neighbour
 
 Row = dict[str, Any]
+LONGEST = 2**31 - 1  # characters of a field
+MARKS = {",": "commas", "\t": "tabs", ";": "semicolons"}  # between the fields of a CSV
+
+
+@dataclass
+class Broken(Bad):
+    """What to do with rows of a user's file; another encoding is mostly that of all of them."""
+
+    remedy: str = "mend or remove it"
+
+    def __call__(self, source: Source, row: int, kind: str, why: str) -> None:
+        if kind == "encoding":
+            found = "utf-16" if row == 1 and why.startswith(("byte 0xff at 0 ", "byte 0xfe at 0 ")) else "cp1252"
+            end = Path(uncompressed(source.path)).suffix
+            name = f"in{end}" if source.compression else shlex.quote(source.path)
+            again = f"iconv -f {found} -t utf-8 {name} > out{end}"
+            self.remedy = f"mend that byte, or if the whole file is written so, save it as UTF-8, e.g. by: {again}"
+        super().__call__(source, row, kind, why)
 
 
 def open_table(path: str | Path) -> Source:
@@ -25,7 +58,7 @@ def open_table(path: str | Path) -> Source:
 def read_rows(path: str | Path, header: tuple[str, ...] | None = None, skip: bool = False) -> Iterator[tuple[int, Row]]:
     """Rows with their numbers as a reader of the file counts them. `header` names the columns of a file without one;
     `skip` passes over rows that are broken."""
-    source, bad = open_table(path), Bad(skip, "mend or remove it")
+    source, bad = open_table(path), Broken(skip)
     match source.kind:
         case "csv":
             yield from _csv(source, bad, header)
@@ -37,16 +70,49 @@ def read_rows(path: str | Path, header: tuple[str, ...] | None = None, skip: boo
 
 def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[tuple[int, Row]]:
     names: list[str] | None = list(header) if header else None
-    for number, row in csv_rows(source, bad):
+    mark = "," if header or not uncompressed(source.path).endswith(".csv") else delimiter_of(_header(source, bad))
+    for number, row in csv_rows(source, bad) if mark == "," else _marked_rows(source, bad, mark):
         if names is None:
             names = row
             if len(set(names)) != len(names):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise UserError(f"{source.path}: the column {twice!r} stands twice in the header")
         elif len(row) != len(names):
-            bad(source, number, "fields", f"{len(row)} fields where there should be {len(names)}")
+            by = "" if mark == "," else f", by the {MARKS[mark]} of the header"
+            bad(source, number, "fields", f"{len(row)} fields where there should be {len(names)}{by}")
         else:
             yield number, dict(zip(names, row, strict=True))
+
+
+def delimiter_of(header: str) -> str:
+    """What stands between the fields of a CSV's header: a comma if there is one outside quotes, else a tab or a
+    semicolon, as spreadsheets write where the comma is the decimal point.
+
+    >>> delimiter_of("text;label"), delimiter_of("text,label;x"), delimiter_of('"text, whole";label'), delimiter_of("a")
+    (';', ',', ';', ',')
+    """
+    bare = re.sub('"[^"]*"', "", header)
+    return next((mark for mark in MARKS if mark in bare), ",")
+
+
+def _header(source: Source, bad: Bad) -> str:
+    return next((line for _, line in read_lines(source, bad) if line and line.strip()), "")
+
+
+def _marked_rows(source: Source, bad: Bad, mark: str) -> Iterator[tuple[int, list[str]]]:
+    """As `csv_rows`, with another mark between the fields."""
+    csv.field_size_limit(LONGEST)
+    reader = csv.reader((line or "\n" for _, line in read_lines(source, bad)), delimiter=mark, strict=True)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            bad(source, reader.line_num, "not CSV", first_line(problem))
+            continue
+        if row:
+            yield reader.line_num, row
 
 
 def column(row: Row, names: tuple[str, ...], where: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from litebert.text.words import Kind, starts_word
 
 FILES = ("spiece.model", "tokenizer.json", "vocab.txt", "vocab.json")  # in this order: the first one found is read
 BESIDE = ("tokenizer_config.json", "merges.txt")
+SHIPPED = Path(str(resources.files("litebert") / "shipped"))  # models that come with the package, by their names
 
 _ELSEWHERE = ("name_or_path", "tokenizer_file", "special_tokens_map_file", "auto_map")  # settings of another place
 
@@ -81,6 +83,8 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
         path = Path(path)
+        if not path.exists() and path.name == str(path) and (SHIPPED / path).is_dir():
+            path = SHIPPED / path
         if path.is_dir():
             name = next((known for known in FILES if (path / known).is_file()), None)
             if name is None:
