@@ -174,6 +174,22 @@ def test_the_worst_numbers_are_the_farthest_and_the_worst_sets_the_least_alike()
     assert (found[0].gold, found[0].guess) == ("a (PER); c (LOC)", "(none)")
 
 
+def test_numbers_are_told_in_what_they_count(saved, tmp_path):
+    """How far they are off is a note, since it is no share; and no number has an exponent that people do not write."""
+    rows = [example(150_000.0, key="a"), example(1_234_567.0, key="b")]
+    found = worst(HEADS["regress"][0], rows, [150_000.0, 999_999.4], [None] * 2)
+    assert [(case.gold, case.guess) for case in found] == [("1,234,567", "999,999")]
+    model, file = saved("regress")
+    found = as_json(model, "--data", file, "--to", tmp_path / "report")
+    note = next(note for note in found["notes"] if "guesses are off by" in note)
+    guesses = [each.value for each in load(model).classify([row["text"] for row in ROWS["regress"]])]
+    apart = np.array(guesses) - [row["label"] for row in ROWS["regress"]]
+    assert f"off by {np.abs(apart).mean():.6g} on average" in note
+    assert f"root mean square {np.sqrt((apart**2).mean()):.6g}" in note
+    assert note in (tmp_path / "report" / "index.html").read_text()
+    assert not {"mean", "scale"} & set(found["task"])
+
+
 def test_an_answer_is_as_probable_as_that_there_is_one_and_that_it_is_this():
     task = replace(HEADS["silent"][0], threshold=0.5)
     said = Answers(("the boats", "boats"), (0.8, 0.2), 0.0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from litebert.tasks import metrics
+from litebert.tasks.example import METRICS
 
 RNG = np.random.default_rng(5)
 
@@ -37,14 +38,32 @@ def test_correlations_equal_scipy(ties):
         assert metrics.spearman(gold, guess) == pytest.approx(peer.spearmanr(gold, guess)[0])
 
 
+def test_what_numbers_explain_equals_scikit_learn():
+    peer = pytest.importorskip("sklearn.metrics")
+    for size in (1e-3, 1.0, 1e9):
+        gold, guess = size * RNG.normal(size=(2, 50)) + 5 * size
+        assert metrics.r2(gold, guess) == pytest.approx(peer.r2_score(gold, guess))
+        assert metrics.r2(gold, (gold + guess) / 2) == pytest.approx(peer.r2_score(gold, (gold + guess) / 2))
+
+
+def test_guesses_that_are_all_too_small_correlate_but_explain_nothing():
+    gold = np.linspace(30_000, 275_000, 50)
+    guess = 5.63 + gold / 1e7
+    assert metrics.pearson(gold, guess) == pytest.approx(1.0)
+    assert metrics.r2(gold, guess) < -1
+    assert [metrics.r2(gold, each) for each in (gold, np.full(50, gold.mean()))] == pytest.approx([1.0, 0.0])
+    assert METRICS["regress"][0] == "r2"  # the first decides which checkpoint is best
+
+
 def test_what_does_not_vary_correlates_with_nothing():
     flat, other = np.ones(10), np.arange(10)
     for metric in (metrics.pearson, metrics.spearman, metrics.matthews):
         assert metric(flat, other) == 0.0
+    assert metrics.r2(np.full(7, 0.1), other[:7]) == 0.0  # whose mean is not quite 0.1
     assert metrics.f1(np.zeros(5), np.zeros(5)) == 0.0
 
 
-@pytest.mark.parametrize("name", ["accuracy", "f1", "matthews", "pearson", "spearman"])
+@pytest.mark.parametrize("name", ["accuracy", "f1", "matthews", "r2", "pearson", "spearman"])
 def test_an_error_is_what_repetition_shows(name):
     """Of many sets of 300, the scores scatter by what one set's error says, within a third."""
     metric = getattr(metrics, name)

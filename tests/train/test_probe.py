@@ -96,7 +96,7 @@ def test_several_labels_have_a_probe_each(model, tmp_path):
 def test_numbers_are_a_ridge(model, tmp_path):
     found = probe(embedder(model), config(tmp_path, numbers))
     assert found.task.kind == "regress"
-    assert found.scores[0].name == "pearson"
+    assert found.scores[0].name == "r2"
     assert found.scores[0].value > 0.95
 
 

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from litebert.config import UserError
+from litebert.config import Reading, UserError
 from litebert.export.onnx import write_network
 from litebert.files import replace_file
+from litebert.infer.batch import restated
 from litebert.infer.first import ends_of
 from litebert.infer.loop import open_session, runtime
 from litebert.infer.model import Model
 from litebert.model.heads import Network
+from litebert.tasks.taught import suited
 
 CLOSE = 1e-4  # what float32 may differ
 SHAPES = ((1, 5), (3, 17), (2, 48))  # batches and lengths that are tried
@@ -28,18 +30,21 @@ SHAPES = ((1, 5), (3, 17), (2, 48))  # batches and lengths that are tried
 class Written:
     folder: str
     bytes: int
-    difference: float  # the largest of any output
+    difference: float  # the largest of any output; of a number, in its deviations
     passes: bool  # an input
 
 
 def export_onnx(model: Model, folder: str | Path, int8: bool = False, passes: bool | None = None) -> Written:
     """`passes`: whether they are an input; if not said, wherever one layer is all there is."""
     runtime()
-    folder, network = Path(folder), model.network.eval()
+    folder, network, unit = Path(folder), model.network.eval(), 1.0
+    if model.taught is not None:
+        task = model.taught.task
+        network, unit = restated(network, task), task.scale + abs(task.mean) / 1000  # float32 has seven digits of it
     chosen = network.config.one_layer if passes is None else passes
     written = write_network(network, chosen, int8, ends_of(model.tokenizer))
     session = open_session(written)
-    difference = max(compare(network, session, shape, seed) for seed, shape in enumerate(SHAPES))
+    difference = max(compare(network, session, shape, seed, unit) for seed, shape in enumerate(SHAPES))
     if not int8 and not difference <= CLOSE:
         raise UserError(
             f"the ONNX file differs from PyTorch by {difference:.2g} (allowed: {CLOSE:g}); nothing was written"
@@ -56,10 +61,13 @@ def export_onnx(model: Model, folder: str | Path, int8: bool = False, passes: bo
 def about(model: Model) -> dict[str, Any]:
     """What `run.py` must know."""
     config, tokenizer, taught = model.config, model.tokenizer, model.taught
+    reading = suited(taught.task, taught.reading, config.positions).reading if taught else Reading()
     return {
         "heads": {head.kind: list(head.labels) for head in model.network.head_configs},
         "several": any(head.several for head in model.network.head_configs),
-        "length": min(config.positions, taught.reading.length if taught else config.positions),
+        "length": reading.length or config.positions,
+        "answer_length": reading.answer_length,
+        "threshold": taught.task.threshold if taught else 0.0,
         "pad_id": config.pad_id,
         "special": sorted(tokenizer.special_ids) if tokenizer is not None else [],
         "mask": tokenizer.piece(tokenizer.mask_id) if tokenizer is not None else None,
@@ -68,8 +76,9 @@ def about(model: Model) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def compare(network: Network, session: Any, shape: tuple[int, int], seed: int) -> float:
-    """The largest difference between the session and the network on random pieces, the last of them padding."""
+def compare(network: Network, session: Any, shape: tuple[int, int], seed: int, unit: float = 1.0) -> float:
+    """The largest difference between the session and the network on random pieces, the last of them padding. `unit`:
+    what a difference of numbers is measured by."""
     config, rng = network.config, np.random.default_rng(seed)
     width = min(shape[1], config.positions)
     lengths = rng.integers(1, width + 1, shape[0])
@@ -97,7 +106,7 @@ def compare(network: Network, session: Any, shape: tuple[int, int], seed: int) -
             counts &= np.abs(true["start"].numpy())[..., None] < 1e30 if name == "end" else True
         elif name.endswith("_at"):  # of two that are as likely either may come first
             continue
-        worst = max(worst, float(np.where(counts, apart, 0.0).max()))
+        worst = max(worst, float(np.where(counts, apart, 0.0).max()) / (unit if name == "regress" else 1.0))
     return worst
 
 

@@ -4,6 +4,7 @@ Short texts cost what they are: nothing is padded but the few scores of a span o
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.model.heads import Beam, Network, widened
+from litebert.model.heads import Beam, Network, Sentence, widened
 from litebert.model.packing import Boundaries, to_device
 from litebert.tasks.example import Kind, Task
 from litebert.tasks.features import IGNORED, Unit
@@ -202,9 +203,26 @@ def unit_scores(network: Network, states: Tensor, batch: Batch, task: Task) -> T
 def unit_shares(network: Network, states: Tensor, batch: Batch, task: Task) -> Tensor:
     """What sentence heads and choices say: the probability of each label or option, or the number; (B, C)."""
     logits = unit_scores(network, states, batch, task)
-    if task.kind == "regress":
-        return logits
+    if task.kind == "regress":  # in float64: float32 cannot tell one second of this year from the next
+        return logits.double() * task.scale + task.mean
     return logits.sigmoid() if task.kind == "several" else logits.softmax(-1)
+
+
+@torch.no_grad()
+def restated(network: Network, before: Task, after: Task | None = None) -> Network:
+    """The same answers from a head that counts from another task's mean and in its scale; by default from 0 in ones, so
+    that what the network says are the numbers themselves."""
+    mean, scale = (0.0, 1.0) if after is None else (after.mean, after.scale)
+    if (before.mean, before.scale) == (mean, scale):
+        return network
+    made = copy(network)
+    made._modules = dict(network._modules)
+    made.heads = deepcopy(network.heads)
+    head = made.heads[head_of(before)]
+    assert isinstance(head, Sentence)
+    head.out.weight.mul_(before.scale / scale)
+    head.out.bias.copy_((head.out.bias.double() * before.scale + (before.mean - mean)) / scale)
+    return made
 
 
 def on_host(shares: Tensor, task: Task, some: Sequence[Unit]) -> list[np.ndarray]:

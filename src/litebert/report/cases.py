@@ -6,7 +6,7 @@ from typing import Any
 
 from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.metrics import entities
-from litebert.tasks.targets import in_spans
+from litebert.tasks.targets import in_digits, in_spans
 
 LONG = 400  # characters of a text that are shown
 
@@ -54,7 +54,7 @@ def in_words(task: Task, example: Example, target: Any) -> str:
     """A target as people write it: the text of an option, the words of an entity, all answers that count."""
     match task.kind:
         case "regress":
-            return f"{target:.4g}"
+            return in_digits(target)
         case "several":
             return ", ".join(target) or "(none)"
         case "choice":

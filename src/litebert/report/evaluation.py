@@ -10,6 +10,8 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from litebert.config import UserError
 from litebert.corpus.read import is_unicode
 from litebert.infer.predict import Asked, check_ensemble, listen
@@ -21,6 +23,7 @@ from litebert.tasks.glue import SPLITS
 from litebert.tasks.metrics import Score, exact_match
 from litebert.tasks.own import guess_columns, read_own
 from litebert.tasks.read import benchmark, missing_classes, read_split
+from litebert.tasks.targets import in_digits
 
 BINS = 10  # of the confidences from 0 to 1
 WORST = 20  # examples that are shown
@@ -168,7 +171,11 @@ def evaluate(
         calibration=calibrate(pairs) if pairs else None,
         points=tuple(_points(examples, guesses)) if task.kind == "regress" else (),
         worst=worst(task, examples, guesses, sure),
-        notes=(*notes_on(models, task, deciding, examples, cut), *_threshold(deciding, tune_threshold)),
+        notes=(
+            *notes_on(models, task, deciding, examples, cut),
+            *_threshold(deciding, tune_threshold),
+            *_distance(task, examples, guesses),
+        ),
         passes=sum(passes) / len(passes) if models[0].settle or models[0].passes else None,
     )
 
@@ -310,6 +317,15 @@ def notes_on(
         yield f"no example of {', '.join(map(repr, lacking[:5]))}{more}: the scores say nothing of it"
     if task.kind == "answer" and not deciding.unanswerable and any(not example.target for example in examples):
         yield "some questions have no answer, and the model was taught that all have one: it always answers"
+
+
+def _distance(task: Task, examples: Sequence[Example], guesses: Sequence[Target]) -> Iterable[str]:
+    """How far numbers are off, in what they count: no share, so no score."""
+    if task.kind == "regress":
+        gold, said = np.array([*_points(examples, guesses)]).T
+        sizes = np.abs(gold - said).mean(), np.sqrt(np.square(gold - said).mean()), gold.std()
+        mean, root, own = (in_digits(float(each)) for each in sizes)
+        yield f"guesses are off by {mean} on average (root mean square {root}); the numbers themselves deviate by {own}"
 
 
 def _threshold(deciding: Task, tuned: bool) -> Iterable[str]:

@@ -53,7 +53,7 @@ def as_table(found: Evaluation, models: Sequence[str], data: str, command: str) 
         "command": command,
         "models": list(models),
         "data": data,
-        "task": asdict(found.task),
+        "task": found.task.as_table(),
         "counts": {"examples": found.examples, "cut": found.cut},
         "passes": found.passes,
         "scores": [asdict(each) for each in found.scores],

@@ -26,6 +26,7 @@ from litebert.tasks.metrics import (
     matthews,
     mean_score,
     pearson,
+    r2,
     score,
     spearman,
 )
@@ -36,6 +37,7 @@ SIMPLE: dict[str, Metric] = {
     "f1": f1,
     "macro_f1": macro_f1,
     "matthews": matthews,
+    "r2": r2,
     "pearson": pearson,
     "spearman": spearman,
 }

@@ -1,7 +1,7 @@
 """What every task is made of: an `Example`, and a `Task` that says what kind of answer it wants."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from litebert.config import UserError
 from litebert.strict import check_types
@@ -36,7 +36,7 @@ class Example:
 METRICS: dict[Kind, tuple[str, ...]] = {  # the first decides which checkpoint is best
     "classify": ("accuracy", "macro_f1"),
     "several": ("micro_f1", "exact"),
-    "regress": ("pearson", "spearman"),
+    "regress": ("r2", "pearson", "spearman"),  # correlations do not see that every guess is too small
     "tag": ("entity_f1", "accuracy"),
     "answer": ("f1", "em"),
     "choice": ("accuracy",),
@@ -55,6 +55,8 @@ class Task:
     label: tuple[str, ...] = ()  # one column; `several` may have one for each label
     unanswerable: bool = False  # answer: some questions have none
     threshold: float = 0.0  # answer: none is given where the score for that is above this
+    mean: float = 0.0  # regress: the network says how many scales a number is from the mean
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -62,6 +64,13 @@ class Task:
             object.__setattr__(self, "metrics", METRICS[self.kind])
         if self.kind in ("classify", "several", "tag") and not self.labels:
             raise UserError(f"a task of kind {self.kind!r} needs the names of its labels")
+        if not self.scale > 0:
+            raise UserError(f"scale = {self.scale:g} must be above 0: numbers are taught in parts of it")
+
+    def as_table(self) -> dict[str, Any]:
+        """Plain values; no mean and scale where numbers, if there are any, are taught as they are."""
+        own = ("mean", "scale") if (self.mean, self.scale) == (0, 1) else ()
+        return {key: value for key, value in asdict(self).items() if key not in own}
 
     def describe(self) -> str:
         """One line for people."""

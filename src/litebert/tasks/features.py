@@ -97,7 +97,7 @@ def _unseen(parts: Sequence[Ids], chosen: Sequence[Sequence[Ids]]) -> int:
 
 def _number(task: Task, example: Example) -> Any:
     if task.kind == "regress":
-        return float(example.target)  # type: ignore[arg-type]
+        return (float(example.target) - task.mean) / task.scale  # type: ignore[arg-type]
     if task.kind == "several":
         assert isinstance(example.target, tuple)
         return np.array([label in example.target for label in task.labels], dtype=np.float32)

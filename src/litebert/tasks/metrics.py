@@ -73,6 +73,14 @@ def pearson(gold: Numbers, guess: Numbers) -> float:
     return float(a @ b / below) if below > 0 else 0.0
 
 
+def r2(gold: Numbers, guess: Numbers) -> float:
+    """By how much the squared errors are less than those of who always guesses the mean: below 0 they are more. 0 where
+    what is right does not vary."""
+    right, said = gold.astype(float), guess.astype(float)
+    apart, missed = right - right.mean(), right - said
+    return float(1 - missed @ missed / (apart @ apart)) if right.min() < right.max() else 0.0
+
+
 def spearman(gold: Numbers, guess: Numbers) -> float:
     return pearson(ranks(gold), ranks(guess))
 

@@ -10,6 +10,7 @@ from litebert.corpus.read import is_unicode
 from litebert.strict import neighbour
 from litebert.tasks.example import Answer
 from litebert.tasks.table import Row, column, text_of
+from litebert.tasks.words import words_of
 
 SEPARATOR = "|"  # between labels, or options, in one field
 LETTERS = "ABCDEFGHIJ"
@@ -54,6 +55,15 @@ def number_of(value: Any, name: str, where: str) -> float:
     if found is None:
         raise UserError(f"{where}: {value!r} in {name!r} is not a number")
     return found
+
+
+def in_digits(number: float) -> str:
+    """As people write a quantity, whatever its size.
+
+    >>> in_digits(152437.25), in_digits(2.5), in_digits(-1700000123.0), in_digits(1 / 3)
+    ('152,437', '2.5', '-1,700,000,123', '0.333333')
+    """
+    return f"{number:,.0f}" if 1e6 <= abs(number) < 1e15 else f"{number:,.6g}"
 
 
 def flag_of(value: Any, name: str, where: str) -> bool:
@@ -121,7 +131,7 @@ def choice_of(value: Any, options: Sequence[str], where: str) -> int:
 def words_and_tags(
     row: Row, texts: tuple[str, ...], label: tuple[str, ...], where: str, labelled: bool = True
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-    """Words with a tag each, from lists or from a text with marked spans."""
+    """Words with a tag each, from lists or from a text with marked spans, which is split as `words_of` says."""
     value = column(row, texts, where)
     marks = column(row, label[:1], where) if labelled else None
     if labelled and not isinstance(marks, list):
@@ -134,12 +144,8 @@ def words_and_tags(
             raise UserError(f"{where}: {len(words)} words and {len(marks)} tags")
         return words, None if marks is None else tuple(str(mark) for mark in marks)
     text = text_of(row, texts, where)
-    places, at = [], 0
-    for word in text.split():
-        start = text.index(word, at)
-        places.append((start, start + len(word)))
-        at = start + len(word)
-    words = tuple(text.split())
+    places = words_of(text)
+    words = tuple(text[low:high] for low, high in places)
     return words, None if marks is None else _tags(marks, places, len(text), where)
 
 

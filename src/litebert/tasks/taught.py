@@ -21,7 +21,8 @@ class Taught:
 
 
 def write_taught(folder: Path, taught: Taught) -> None:
-    replace_file(folder / FILE, (json.dumps(asdict(taught), indent=1, ensure_ascii=False) + "\n").encode())
+    table = asdict(taught) | {"task": taught.task.as_table()}
+    replace_file(folder / FILE, (json.dumps(table, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def read_taught(folder: Path, heads: tuple[HeadConfig, ...], positions: int) -> Taught | None:

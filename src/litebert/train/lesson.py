@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from litebert.config import HeadConfig, UserError
-from litebert.infer.batch import SENTENCE, head_of
+from litebert.infer.batch import SENTENCE, head_of, restated
 from litebert.infer.model import Model, load
 from litebert.model.heads import Network, sentence_shape
 from litebert.model.weights import build
@@ -18,6 +19,7 @@ from litebert.tasks.example import Example, Task
 from litebert.tasks.features import Unit, units
 from litebert.tasks.own import infer_task, read_own
 from litebert.tasks.read import benchmark, hold_out, missing_classes, read_split
+from litebert.tasks.targets import in_digits
 from litebert.tasks.taught import Taught, suited
 from litebert.text.tokenizer import Tokenizer
 
@@ -47,7 +49,9 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     for part, files in (("learn from", train), ("score on", dev)):
         if not files:
             raise UserError(f"there is nothing to {part}: the {'training' if files is train else 'dev'} file is empty")
-    notes += [f"task: {task.describe()}", said]
+    task, counted = counted_in(task, train)
+    taught = replace(taught, task=task)
+    notes += [f"task: {task.describe()}", said, *counted]
     lacking = missing_classes(task, dev)
     if lacking:
         notes.append(f"nothing to score of {', '.join(map(repr, lacking[:5]))}: the scores say nothing of it")
@@ -56,8 +60,28 @@ def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     return Lesson(taught, model.tokenizer, made, dev, tuple(notes), digest_of(task, train, dev))
 
 
+def counted_in(task: Task, examples: Sequence[Example]) -> tuple[Task, list[str]]:
+    """Numbers of a user's own file are taught as deviations from their mean, whatever they count: a head begins near 0
+    and moves in small steps. Those of a benchmark are taught as they are, as the papers have it."""
+    if task.kind != "regress" or task.name:
+        return task, []
+    values = np.array([example.target for example in examples], dtype=np.float64)
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return replace(task, mean=low), [f"every number to learn from is {in_digits(low)}: there is nothing to learn"]
+    with np.errstate(over="ignore"):
+        mean, scale = float(values.mean()), float(values.std()) or high - low
+    if not np.isfinite(scale):
+        raise UserError(
+            f"numbers from {low:g} to {high:g} are too far apart to be taught; divide them, or take logarithms"
+        )
+    told = f"numbers from {in_digits(low)} to {in_digits(high)}: taught with mean {in_digits(mean)}"
+    return replace(task, mean=mean, scale=scale), [f"{told} and deviation {in_digits(scale)}"]
+
+
 def digest_of(task: Task, *parts: Sequence[Example]) -> str:
-    found = hashlib.sha256(repr((task.kind, task.labels)).encode("utf-8", "surrogatepass"))
+    what = (task.kind, task.labels) if (task.mean, task.scale) == (0, 1) else (task.kind, task.mean, task.scale)
+    found = hashlib.sha256(repr(what).encode("utf-8", "surrogatepass"))
     for examples in parts:
         found.update(str(len(examples)).encode())
         for each in examples:
@@ -160,7 +184,8 @@ def _take_head(model: Model, network: Network, head: HeadConfig, task: Task) -> 
     tells = (head.kind, head.labels, head.several)
     same = any((other.kind, other.labels, other.several) == tells for other in model.network.head_configs)
     if same and before is not None and _question(before) == _question(task):
-        network.heads[head.kind].load_state_dict(model.heads[head.kind].state_dict())
+        counting = restated(model.network, before, task)  # its answers stay what they were
+        network.heads[head.kind].load_state_dict(counting.heads[head.kind].state_dict())
         return f"its {head.kind} head was taught the same task and is kept"
     others = [
         f"{other.kind} ({len(other.labels)} labels)" if other.labels else other.kind
@@ -222,7 +247,8 @@ def guide_of(recipe: TuneRecipe, lesson: Lesson, precision: torch.dtype, device:
         raise UserError(
             f"{name} reads {teacher.config.positions} pieces, and texts here have up to {longest}; set reading.length"
         )
-    network = teacher.network.to(device, torch.promote_types(precision, torch.float32)).eval().requires_grad_(False)
+    network = restated(teacher.network, theirs, task)
+    network = network.to(device, torch.promote_types(precision, torch.float32)).eval().requires_grad_(False)
     network.encoder.embeddings.compute = precision
     return network
 
