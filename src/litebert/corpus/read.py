@@ -319,8 +319,8 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
             yield row[header.index(column)]
 
 
-def csv_rows(source: Source, bad: Bad) -> Iterator[tuple[int, list[str]]]:
-    """Numbered rows of fields; in TSV a quote is a character like any other, as in GLUE's files."""
+def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Numbered rows of fields, `mark` between them; in TSV a quote is a character like any other, as in GLUE's files."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     tabs = source.path.removesuffix(source.compression).endswith(".tsv")
     skipped: set[int] = set()
@@ -331,9 +331,10 @@ def csv_rows(source: Source, bad: Bad) -> Iterator[tuple[int, list[str]]]:
                 skipped.add(number)
             yield line if line is not None else "\n"
 
-    reader = (
-        csv.reader(decoded(), delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(decoded(), strict=True)
+    how: dict[str, Any] = (
+        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"delimiter": mark, "strict": True}
     )
+    reader = csv.reader(decoded(), **how)
     while True:
         try:
             row = next(reader)

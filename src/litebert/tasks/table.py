@@ -1,6 +1,5 @@
 """Files of rows -> numbered rows: CSV, TSV, JSONL and Parquet, compressed or not. A row that is broken is named."""
 
-import csv
 import re
 import shlex
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from litebert.corpus.read import (
     read_lines,
     uncompressed,
 )
-from litebert.files import first_line
 from litebert.strict import neighbour
 
 Row = dict[str, Any]
@@ -71,7 +69,7 @@ def read_rows(path: str | Path, header: tuple[str, ...] | None = None, skip: boo
 def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[tuple[int, Row]]:
     names: list[str] | None = list(header) if header else None
     mark = "," if header or not uncompressed(source.path).endswith(".csv") else delimiter_of(_header(source, bad))
-    for number, row in csv_rows(source, bad) if mark == "," else _marked_rows(source, bad, mark):
+    for number, row in csv_rows(source, bad, mark):
         if names is None:
             names = row
             if len(set(names)) != len(names):
@@ -97,22 +95,6 @@ def delimiter_of(header: str) -> str:
 
 def _header(source: Source, bad: Bad) -> str:
     return next((line for _, line in read_lines(source, bad) if line and line.strip()), "")
-
-
-def _marked_rows(source: Source, bad: Bad, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """As `csv_rows`, with another mark between the fields."""
-    csv.field_size_limit(LONGEST)
-    reader = csv.reader((line or "\n" for _, line in read_lines(source, bad)), delimiter=mark, strict=True)
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as problem:
-            bad(source, reader.line_num, "not CSV", first_line(problem))
-            continue
-        if row:
-            yield reader.line_num, row
 
 
 def column(row: Row, names: tuple[str, ...], where: str) -> Any:
