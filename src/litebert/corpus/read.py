@@ -320,7 +320,7 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
 
 
 def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Numbered rows of fields, `mark` between them; in TSV a quote is a character like any other, as in GLUE's files."""
+    """Numbered rows of fields; in TSV a quote is a character like any other, as in GLUE's files."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     tabs = source.path.removesuffix(source.compression).endswith(".tsv")
     skipped: set[int] = set()

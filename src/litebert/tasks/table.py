@@ -22,7 +22,6 @@ from litebert.corpus.read import (
 from litebert.strict import neighbour
 
 Row = dict[str, Any]
-LONGEST = 2**31 - 1  # characters of a field
 MARKS = {",": "commas", "\t": "tabs", ";": "semicolons"}  # between the fields of a CSV
 
 
