@@ -187,6 +187,11 @@ def test_the_command_reads_text_and_jsonl_and_counts_documents(tmp_path: Path) -
     found = json.loads(result.stdout)
     assert (found["texts"], found["sentences"], found["vocab_size"]) == (300, 600, 160)
     assert Tokenizer.load(tmp_path / "out").encode("May").input_ids == trained("unigram").encode("May").input_ids
+    command[4] = str(tmp_path / "in" / "tok")
+    for _ in range(2):  # what it wrote into its own input is no text
+        again = CliRunner().invoke(app, command)
+        assert again.exit_code == 0, again.output
+        assert json.loads(again.stdout)["sentences"] == 600
 
 
 @pytest.mark.parametrize(

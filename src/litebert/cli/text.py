@@ -57,7 +57,7 @@ def train(
         seed=seed,
     )
     bad = Bad(skip=skip_bad)
-    documents = read_documents(find_sources(inputs), text, bad)
+    documents = read_documents(find_sources(inputs, leave=[to]), text, bad)
     trained, counts = train_tokenizer(documents, settings, say=progress)
     trained.save(to)
     normalise = settings.normalise
