@@ -150,6 +150,27 @@ def test_any_process_of_several_says_what_it_found_and_which_it_is(monkeypatch, 
     assert capsys.readouterr().err.startswith("litebert (process 3): 'nope' is no preset, recipe or folder")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["predict", "here", "there.csv"], "predict runs in one process; start it without torchrun"),
+        (["corpus", "build", "here"], "corpus runs in one process; start it without torchrun"),
+        (
+            ["ablate", "sharing"],
+            "ablate runs in one process; start it without torchrun, several cells at a time by --devices",
+        ),
+    ],
+)
+def test_what_is_no_work_for_several_processes_is_refused_by_the_first(words, sentence, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["litebert", *words])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, told in (("0", f"litebert: {sentence}\n"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert capsys.readouterr().err == told
+
+
 def test_set_does_not_change_a_folder(small, tmp_path):
     Model(network=build(small())).save(tmp_path)
     with pytest.raises(UserError, match="a folder's model is what it is"):

@@ -5,12 +5,16 @@ import json
 import random
 from pathlib import Path
 
+import torch
+
 from litebert.config import ModelConfig
 from litebert.infer.model import Model
 from litebert.model.weights import build
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.processes import Processes
 from tests.conftest import FAMILIES
 
+ALONE = Processes(torch.device("cpu"))
 GOOD, BAD = ("fine", "lovely", "great"), ("awful", "poor", "dreadful")
 PLACES, PEOPLE = ("london", "paris", "rome"), ("ann", "bob", "eve")
 WORDS = (*GOOD, *BAD, *PLACES, *PEOPLE, "the", "film", "was", "in", "by", "red", "blue", "green", "up", "who", "wrote",

@@ -71,9 +71,9 @@ def teach_shipped(say: Say, steps: int, to: Path | None) -> dict[str, Any]:
         if line["kind"] == "tune":
             say(f"  step {line['step']:3} of {line['steps']}: loss {line['loss']:.2f}")
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, joined("cpu") as processes:
         recipe = TuneRecipe(model=SHIPPED, task=trial(AUTHORS, Path()).task, tune=replace(LESSON, steps=steps))
-        found = finetune(recipe, Path(folder) / "run", False, "cpu", tell)
+        found = finetune(recipe, Path(folder) / "run", False, processes, tell)
         model = load(Path(folder) / "run")
     (score, *_) = found["scores"]
     say(f"  {100 * score['value']:.1f} ± {100 * score['error']:.1f} % of 400 unseen sentences right; by chance 10 %")

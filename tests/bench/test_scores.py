@@ -73,7 +73,7 @@ class Killed(Exception):  # noqa: N818  nothing catches it
 
 
 def test_killed_it_goes_on_with_the_seeds_that_are_left(folder, monkeypatch):
-    from litebert.train import finetune as module
+    from litebert.train import seeds as module
 
     real, taught = module.finetune, []
 

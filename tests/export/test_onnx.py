@@ -26,7 +26,7 @@ from litebert.tasks.read import TASKS
 from litebert.tasks.taught import Taught
 from litebert.train.finetune import finetune
 from tests.conftest import FAMILIES
-from tests.toys import KINDS, classes, questions, toy_model, write_rows
+from tests.toys import ALONE, KINDS, classes, questions, toy_model, write_rows
 
 onnx = pytest.importorskip("onnx", reason="pip install 'litebert[onnx]'")
 pytest.importorskip("onnxruntime", reason="pip install 'litebert[onnx]'")
@@ -250,7 +250,7 @@ def test_asking_the_file_is_asking_the_model(kind, tmp_path):
     tune = TuneConfig(steps=3, batch=8, keep=0)
     task = TaskConfig(train=str(file), texts=options[1:2], label=options[3:4])
     recipe = TuneRecipe(model=str(toy_model(tmp_path / "toy", "albert")), task=task, tune=tune)
-    finetune(recipe, tmp_path / "run", False, "cpu", lambda _: None)
+    finetune(recipe, tmp_path / "run", False, ALONE, lambda _: None)
     model = load(tmp_path / "run")
     export_onnx(model, tmp_path / "onnx")
     examples = read_examples(model.taught.task, file, "", "", (), ())[1]

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from litebert.train import finetune
 from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined
 from litebert.train.stopping import Stopped
+from tests import forked
 from tests.corpus.conftest import corpus, tokenizer
 
 __all__ = ["corpus", "tokenizer"]
@@ -78,6 +80,10 @@ def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+def gap(one, other):
+    return max((a.double() - b.double()).abs().max().item() for a, b in zip(one.values(), other.values(), strict=True))
+
+
 def metrics(folder):
     """The lines of a run without what a clock says."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -112,8 +118,8 @@ def killed_at_second_look(monkeypatch):
     def run(work):
         real, looks = finetune.look, []
 
-        def breaks(seat, progress, asked):
-            real(seat, progress, asked)
+        def breaks(seat, progress):
+            real(seat, progress)
             looks.append(progress.step)
             if len(looks) == 2:
                 raise KeyboardInterrupt
@@ -122,5 +128,33 @@ def killed_at_second_look(monkeypatch):
             patch.setattr(finetune, "look", breaks)
             with pytest.raises(KeyboardInterrupt):
                 work()
+
+    return run
+
+
+@pytest.fixture
+def together(tmp_path):
+    """together(work, 'name', 2, …): how each of two processes ends, and what it says. They are told what torchrun
+    would tell them, and forked from one that has imported everything: torchrun, and each import, take seconds."""
+    context = forked.context()
+
+    def run(work, name, count, *words):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        started = []
+        for rank in range(count):
+            own, said = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, tmp_path / f"{name}-{rank}.txt"
+            process = context.Process(target=work, args=(own, str(said), *words))
+            process.start()
+            started.append((process, said))
+        try:
+            for process, _ in started:
+                process.join(120)
+            return [(process.exitcode, said.read_text()) for process, said in started]
+        finally:
+            for process, _ in started:
+                process.kill()
+                process.join()
 
     return run

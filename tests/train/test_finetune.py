@@ -28,11 +28,12 @@ from litebert.strict import parse
 from litebert.tasks.answers import decide
 from litebert.tasks.features import units
 from litebert.tasks.own import infer_task, read_own
-from litebert.train.finetune import finetune, finetune_seeds
+from litebert.train.finetune import finetune
 from litebert.train.lesson import layer_scale, pupil, read_lesson
+from litebert.train.seeds import finetune_seeds
 from litebert.train.stopping import Stopped
 from litebert.train.tutor import Part, Tutor, weight_of
-from tests.toys import KINDS, choices, classes, questions, several, tags, toy_model, write_rows
+from tests.toys import ALONE, KINDS, choices, classes, questions, several, tags, toy_model, write_rows
 
 QUICK = TuneConfig(epochs=6, batch=8, rate=3e-3, log_every=20, head_dropout=0.0)
 
@@ -50,7 +51,7 @@ def teach(toy, folder, file, tune=QUICK, say=quiet, reading=None, resume=False, 
     recipe = TuneRecipe(
         model=str(toy), task=TaskConfig(train=str(file), **task), tune=tune, reading=reading or Reading()
     )
-    return finetune(recipe, folder, resume, "cpu", say)
+    return finetune(recipe, folder, resume, ALONE, say)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,11 +163,11 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(toy, tmp_path, killed
     teach(toy, tmp_path / "whole", file, tune=tune, **columns)
     killed_at_second_look(lambda: teach(toy, tmp_path / "cut", file, tune=tune, **columns))
     notes = []
-    again = finetune(None, tmp_path / "cut", True, "cpu", notes.append)
+    again = finetune(None, tmp_path / "cut", True, ALONE, notes.append)
     assert any("going on from step" in note.get("text", "") for note in notes)
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert again["scores"] == finetune(None, tmp_path / "whole", True, "cpu", quiet)["scores"]
+    assert again["scores"] == finetune(None, tmp_path / "whole", True, ALONE, quiet)["scores"]
 
 
 @pytest.mark.parametrize("moment", [1, 4])  # between two epochs; after the last step
@@ -189,7 +190,7 @@ def test_a_run_that_is_asked_to_stop_while_it_scores_owes_that_score(toy, tmp_pa
     with pytest.raises(Stopped):
         teach(toy, tmp_path / "cut", file, tune=tune, say=told.append, **columns)
     assert sum(line["kind"] == "dev" for line in told) == moment - 1  # the last was not scored to its end
-    finetune(None, tmp_path / "cut", True, "cpu", quiet)
+    finetune(None, tmp_path / "cut", True, ALONE, quiet)
     assert looks[-1] == 5  # the owed one again, and those that followed
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -301,8 +302,8 @@ def test_the_best_checkpoint_is_kept_and_patience_ends_the_run(toy, tmp_path, mo
     kept = {}
     real = module.score
 
-    def scripted(seat, asked):
-        taught, found = real(seat, asked)
+    def scripted(seat):
+        taught, found = real(seat)
         value = next(values)
         kept[value] = {name: each.clone() for name, each in seat.tutor.network.state_dict().items()}
         return taught, [{**found[0], "value": value}]
@@ -325,8 +326,8 @@ def test_seeds_report_median_best_and_spread_and_the_best_model_is_kept(toy, tmp
         task=TaskConfig(train=str(file), texts=("review",), label=("stars",)),
         tune=replace(QUICK, steps=6, rate=1e-3),
     )
-    found = finetune_seeds(recipe, tmp_path / "runs", 3, False, "cpu", quiet)
-    lines = [finetune(None, tmp_path / "runs" / f"seed-{seed}", True, "cpu", quiet) for seed in range(3)]
+    found = finetune_seeds(recipe, tmp_path / "runs", 3, False, ALONE, quiet)
+    lines = [finetune(None, tmp_path / "runs" / f"seed-{seed}", True, ALONE, quiet) for seed in range(3)]
     values = [line["scores"][0]["value"] for line in lines]
     assert found["scores"]["accuracy"]["median"] == sorted(values)[1]
     assert found["scores"]["accuracy"]["best"] == max(values)
@@ -389,7 +390,7 @@ def test_a_run_killed_between_its_last_step_and_its_model_ends_when_resumed(toy,
                 **columns,
             )
     monkeypatch.setattr(module, "finish", real)
-    steps = [finetune(None, tmp_path / name, True, "cpu", quiet)["step"] for name in ("a", "b")]
+    steps = [finetune(None, tmp_path / name, True, ALONE, quiet)["step"] for name in ("a", "b")]
     assert steps[0] == 30
     assert steps[1] < 30
 
@@ -410,7 +411,7 @@ def test_a_run_goes_on_from_another_folder(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "finish", real)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert finetune(None, tmp_path / "run", True, "cpu", quiet)["step"] == 4
+    assert finetune(None, tmp_path / "run", True, ALONE, quiet)["step"] == 4
 
 
 def test_out_of_memory_is_one_line(toy, tmp_path, monkeypatch):
@@ -462,7 +463,7 @@ def test_killed_while_its_best_model_takes_the_place_of_another_a_run_has_one_of
     assert not (tmp_path / "run" / "best").exists()
     back = []
     monkeypatch.setattr("litebert.train.finetune.unswap", lambda to: unswap(to) or back.append(to.exists()))
-    again = finetune(None, tmp_path / "run", True, "cpu", quiet)
+    again = finetune(None, tmp_path / "run", True, ALONE, quiet)
     assert back == [True]  # the old one, whether or not the next look finds a better
     assert again == expected
     ours, theirs = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole"))
@@ -578,11 +579,11 @@ def test_class_weights_let_rare_classes_count(toy, tmp_path):
     from litebert.train.lesson import class_weights
 
     lesson = read_lesson(recipe, load(toy))
-    weights = class_weights(lesson.taught.task, lesson.train, recipe.task)
+    weights = class_weights(lesson.taught.task, lesson.train, recipe.task, ALONE.device)
     counts = np.bincount([unit.target for unit in lesson.train])
     assert np.allclose(weights.numpy() * counts, len(lesson.train) / 2)
     with pytest.raises(UserError, match="class_weights are for classes"):
-        class_weights(replace(lesson.taught.task, kind="regress"), lesson.train, recipe.task)
+        class_weights(replace(lesson.taught.task, kind="regress"), lesson.train, recipe.task, ALONE.device)
 
 
 def test_long_texts_are_cut_and_counted_or_read_in_windows_whose_logits_are_pooled(toy, tmp_path):
@@ -709,7 +710,7 @@ class TestBadInput:
             (TaskConfig(train="y", data="x"), "--data x is for a benchmark"),
         ):
             with pytest.raises(UserError, match=message):
-                finetune(TuneRecipe(model=str(toy), task=task), tmp_path / "run", False, "cpu", quiet)
+                finetune(TuneRecipe(model=str(toy), task=task), tmp_path / "run", False, ALONE, quiet)
 
 
 def test_without_a_dev_file_a_stratified_part_is_held_out_the_same_each_time(toy, tmp_path):
@@ -748,5 +749,5 @@ def test_a_csv_of_predictions_is_a_csv(toy, tmp_path):
 def test_the_real_files_of_a_benchmark_train_and_are_scored(toy, tmp_path, data, name, folder, count):
     task = TaskConfig(name=name, data=str(data / folder))
     recipe = TuneRecipe(model=str(toy), task=task, tune=replace(QUICK, steps=1), reading=Reading(length=64))
-    found = finetune(recipe, tmp_path / name, False, "cpu", quiet)
+    found = finetune(recipe, tmp_path / name, False, ALONE, quiet)
     assert found["scores"][0]["count"] == count

@@ -21,7 +21,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
 from litebert.train.lesson import pupil, read_lesson
 from litebert.train.tutor import Part, Tutor, divergence
-from tests.toys import KINDS, classes, numbers, questions, toy_model, write_rows
+from tests.toys import ALONE, KINDS, classes, numbers, questions, toy_model, write_rows
 from tests.train.test_finetune import NothingWaits
 
 QUICK = TuneConfig(epochs=4, batch=8, rate=2e-3, log_every=10, head_dropout=0.0)
@@ -145,7 +145,7 @@ def test_divergence_is_kl_at_a_temperature():
 def teach(toy, folder, file, columns=("review", "stars"), resume=False, say=quiet, **more):
     task = TaskConfig(train=str(file), texts=columns[:1], label=columns[1:])
     tune = more.pop("tune", QUICK)
-    return finetune(TuneRecipe(model=str(toy), task=task, tune=tune, **more), folder, resume, "cpu", say)
+    return finetune(TuneRecipe(model=str(toy), task=task, tune=tune, **more), folder, resume, ALONE, say)
 
 
 def test_a_run_follows_its_teacher_and_resumes(albert, tmp_path, killed_at_second_look):
@@ -165,7 +165,7 @@ def test_a_run_follows_its_teacher_and_resumes(albert, tmp_path, killed_at_secon
     said = load_file(tmp_path / "said" / "model" / "model.safetensors")
     assert all(torch.equal(one[name], said[name]) for name in one)
     killed_at_second_look(lambda: teach(albert, tmp_path / "cut", file, distill=guide, dial=DialConfig(depths=(1, 2))))
-    finetune(None, tmp_path / "cut", True, "cpu", quiet)
+    finetune(None, tmp_path / "cut", True, ALONE, quiet)
     again = load_file(tmp_path / "cut" / "model" / "model.safetensors")
     assert all(torch.equal(one[name], again[name]) for name in one)
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,37 +12,8 @@ import torch
 from litebert.recipe import apply_sets, to_toml
 from litebert.strict import UserError
 from litebert.train.processes import joined, pick_device
-from tests import forked
 from tests.train import worker
-from tests.train.conftest import metrics, weights
-
-
-@pytest.fixture
-def together(tmp_path):
-    """together(work, 'name', 2, …): how each of two processes ends, and what it says. They are told what torchrun
-    would tell them, and forked from one that has imported everything: torchrun, and each import, take seconds."""
-    context = forked.context()
-
-    def run(work, name, count, *words):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        started = []
-        for rank in range(count):
-            own, said = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, tmp_path / f"{name}-{rank}.txt"
-            process = context.Process(target=work, args=(own, str(said), *words))
-            process.start()
-            started.append((process, said))
-        try:
-            for process, _ in started:
-                process.join(120)
-            return [(process.exitcode, said.read_text()) for process, said in started]
-        finally:
-            for process, _ in started:
-                process.kill()
-                process.join()
-
-    return run
+from tests.train.conftest import gap, metrics, weights
 
 
 @pytest.fixture
@@ -60,10 +30,6 @@ def spread(tmp_path, table, together):
         return folder
 
     return run
-
-
-def gap(one, other):
-    return max((a.double() - b.double()).abs().max().item() for a, b in zip(one.values(), other.values(), strict=True))
 
 
 def losses(folder):

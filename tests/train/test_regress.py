@@ -19,9 +19,10 @@ from litebert.tasks.example import Example, Task
 from litebert.tasks.features import units
 from litebert.tasks.read import benchmark
 from litebert.tasks.taught import Taught
-from litebert.train.finetune import finetune, finetune_seeds
+from litebert.train.finetune import finetune
 from litebert.train.lesson import counted_in, digest_of, guide_of, pupil, read_lesson
-from tests.toys import classes, numbers, toy_model, write_rows
+from litebert.train.seeds import finetune_seeds
+from tests.toys import ALONE, classes, numbers, toy_model, write_rows
 
 QUICK = TuneConfig(epochs=8, batch=8, rate=3e-3, log_every=20, head_dropout=0.0)
 BRIEF = replace(QUICK, epochs=1, evaluate_every=4)
@@ -65,7 +66,7 @@ def speaker(toy, seed=0, mean=0.0, scale=1.0):
 @pytest.mark.parametrize(("scale", "offset"), [(70_000, 30_000), (8, 1980), (1e-4, 0), (3, -1.7e9)])
 def test_numbers_of_any_size_are_learned_and_answered_in_their_own_units(toy, tmp_path, scale, offset):
     file, lines = counts(tmp_path / "a.tsv", 240, scale, offset), []
-    final = finetune(recipe_of(toy, file), tmp_path / "run", False, "cpu", lines.append)
+    final = finetune(recipe_of(toy, file), tmp_path / "run", False, ALONE, lines.append)
     assert [each["name"] for each in final["scores"]] == ["r2", "pearson", "spearman"]
     assert final["scores"][0]["value"] > 0.9
     model = load(tmp_path / "run")
@@ -82,7 +83,7 @@ def test_what_is_learned_does_not_depend_on_the_unit(toy, tmp_path):
     found = {}
     for name, scale in (("small", 1.0), ("large", 65536.0)):
         file = counts(tmp_path / f"{name}.tsv", 60, scale)
-        finetune(recipe_of(toy, file, BRIEF), tmp_path / name, False, "cpu", quiet)
+        finetune(recipe_of(toy, file, BRIEF), tmp_path / name, False, ALONE, quiet)
         weights = load_file(tmp_path / name / "model" / "model.safetensors")
         found[name] = weights, told(load(tmp_path / name)) / scale
     assert all(torch.equal(weight, found["large"][0][name]) for name, weight in found["small"][0].items())
@@ -94,11 +95,11 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit_and_its_checkpoint_answers_i
 ):
     file = counts(tmp_path / "a.tsv", 80, 1000, 5000)
     recipe = recipe_of(toy, file, BRIEF)
-    finetune(recipe, tmp_path / "whole", False, "cpu", quiet)
-    killed_at_second_look(lambda: finetune(recipe, tmp_path / "cut", False, "cpu", quiet))
+    finetune(recipe, tmp_path / "whole", False, ALONE, quiet)
+    killed_at_second_look(lambda: finetune(recipe, tmp_path / "cut", False, ALONE, quiet))
     checkpoint = load(tmp_path / "cut")
     assert 4000 < told(checkpoint).mean() < 10_000
-    finetune(None, tmp_path / "cut", True, "cpu", quiet)
+    finetune(None, tmp_path / "cut", True, ALONE, quiet)
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert load(tmp_path / "cut").taught == load(tmp_path / "whole").taught == checkpoint.taught
@@ -122,7 +123,7 @@ def test_the_lesson_says_what_it_counts_in(toy, tmp_path):
 
 def test_seeds_count_alike(toy, tmp_path):
     file = counts(tmp_path / "a.tsv", 60, 100)
-    finetune_seeds(recipe_of(toy, file, replace(BRIEF, steps=2)), tmp_path / "run", 2, False, "cpu", quiet)
+    finetune_seeds(recipe_of(toy, file, replace(BRIEF, steps=2)), tmp_path / "run", 2, False, ALONE, quiet)
     one, other = (load(tmp_path / "run" / f"seed-{seed}").taught.task for seed in (0, 1))
     assert one == other == load(tmp_path / "run").taught.task
     assert one.scale > 100
@@ -132,7 +133,7 @@ def test_numbers_that_are_all_the_same_are_answered(toy, tmp_path):
     rows = [row | {"label": 2.5e6} for row in numbers(40)]
     lines = []
     recipe = recipe_of(toy, write_rows(tmp_path / "a.tsv", rows), replace(QUICK, epochs=2))
-    final = finetune(recipe, tmp_path / "run", False, "cpu", lines.append)
+    final = finetune(recipe, tmp_path / "run", False, ALONE, lines.append)
     assert [each["value"] for each in final["scores"]] == [0, 0, 0]
     assert any("every number to learn from is 2,500,000" in line.get("text", "") for line in lines)
     assert told(load(tmp_path / "run")) == pytest.approx([2.5e6] * 3, abs=5)
@@ -170,7 +171,7 @@ def test_only_numbers_that_were_counted_write_their_mean_and_folders_without_one
     assert told(load(tmp_path / "counted")) == pytest.approx(1e5 + 2e4 * told(plain))
     file = write_rows(tmp_path / "a.csv", classes(20))
     recipe = TuneRecipe(model=str(toy), task=TaskConfig(train=str(file), texts=("review",), label=("stars",)))
-    finetune(replace(recipe, tune=replace(BRIEF, steps=1)), tmp_path / "run", False, "cpu", quiet)
+    finetune(replace(recipe, tune=replace(BRIEF, steps=1)), tmp_path / "run", False, ALONE, quiet)
     assert not {"mean", "scale"} & set(json.loads((tmp_path / "run" / "model" / "task.json").read_text())["task"])
 
 

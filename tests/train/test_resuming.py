@@ -19,7 +19,7 @@ from litebert.train import objective, run, steps, tally, totals
 from litebert.train import pretrain as training
 from litebert.train.finetune import finetune
 from litebert.train.stopping import Stopped
-from tests.toys import classes, toy_model, write_rows
+from tests.toys import ALONE, classes, toy_model, write_rows
 from tests.train.conftest import metrics, same, weights
 
 TUNE = TuneConfig(epochs=2, batch=8, rate=3e-3, log_every=4, head_dropout=0.1, precision="fp32")
@@ -38,7 +38,7 @@ def teach(toy, tmp_path):
     def work(name, tune=TUNE, resume=False):
         told = []
         task = TaskConfig(train=str(file), texts=("review",), label=("stars",))
-        finetune(TuneRecipe(model=str(toy), task=task, tune=tune), tmp_path / name, resume, "cpu", told.append)
+        finetune(TuneRecipe(model=str(toy), task=task, tune=tune), tmp_path / name, resume, ALONE, told.append)
         return told
 
     return work

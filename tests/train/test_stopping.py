@@ -7,8 +7,9 @@ import pytest
 
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
 from litebert.train import finetune, heldout
+from litebert.train.seeds import finetune_seeds
 from litebert.train.stopping import Stopped, signals
-from tests.toys import classes, toy_model, write_rows
+from tests.toys import ALONE, classes, toy_model, write_rows
 from tests.train.conftest import metrics, same, weights
 
 
@@ -73,7 +74,7 @@ def test_a_signal_after_the_last_step_of_a_seed_keeps_the_next_from_beginning(tm
     with monkeypatch.context() as patch:
         patch.setattr(finetune, "finish", late)
         with pytest.raises(Stopped):
-            finetune.finetune_seeds(recipe, tmp_path / "runs", 2, False, "cpu", lambda _: None)
+            finetune_seeds(recipe, tmp_path / "runs", 2, False, ALONE, lambda _: None)
     assert [each.name for each in (tmp_path / "runs").iterdir()] == ["seed-0"]
-    found = finetune.finetune_seeds(recipe, tmp_path / "runs", 2, True, "cpu", lambda _: None)
+    found = finetune_seeds(recipe, tmp_path / "runs", 2, True, ALONE, lambda _: None)
     assert found["seeds"] == [0, 1]

@@ -10,8 +10,9 @@ from typing import Any
 from litebert.config import UserError
 from litebert.files import read_json, replace_file
 from litebert.recipe import TuneRecipe
-from litebert.train.finetune import finetune_seeds
+from litebert.train.processes import Processes, pick_device
 from litebert.train.run import HOW, flat
+from litebert.train.seeds import finetune_seeds
 
 RESULT, SETTINGS = "result.json", "settings.json"
 Say = Callable[[dict[str, Any]], object]
@@ -62,7 +63,7 @@ def taught(
     made = made_before(file, asked)
     if made is not None:
         return made
-    found = finetune_seeds(recipe, run, seeds, run.exists(), device, say)
+    found = finetune_seeds(recipe, run, seeds, run.exists(), Processes(pick_device(device)), say)
     write_json(file, asked | {"scores": found["scores"]})
     if not keep:
         shutil.rmtree(run)

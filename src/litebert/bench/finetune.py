@@ -27,7 +27,7 @@ from litebert.tasks.features import units
 from litebert.tasks.read import benchmark, read_split
 from litebert.tasks.taught import suited
 from litebert.train.finetune import ANY_SHAPE, Seat, score, take_seat, updates, work_of
-from litebert.train.processes import pick_device
+from litebert.train.processes import Processes, pick_device
 from litebert.train.run import Run
 from litebert.train.steps import take_steps
 
@@ -93,7 +93,7 @@ def _ours(
     with tempfile.TemporaryDirectory() as folder, sdpa_kernel(ANY_SHAPE, set_priority=True):
         run = Run(Path(folder) / "run")
         try:
-            seat, _ = take_seat(recipe, run, device, lambda _: None)
+            seat, _ = take_seat(recipe, run, Processes(device), lambda _: None)
             wait(device)
             begun = time.perf_counter()
             lesson = seat.lesson

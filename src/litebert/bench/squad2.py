@@ -22,7 +22,7 @@ from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
 from litebert.tasks.answers import decide, scores
 from litebert.tasks.squad import read_squad
 from litebert.train.finetune import finetune
-from litebert.train.processes import pick_device
+from litebert.train.processes import Processes, pick_device
 
 PARTS = (20, 5, 10)  # articles to learn from, to choose the threshold by, to score
 NAMES = ("train", "dev", "test")
@@ -57,8 +57,9 @@ def bench_squad2(
     counts = split_articles(file, to / "data", parts, seed)
     recipe = TuneRecipe(model=model, task=TaskConfig(name="squad2", data=str(to / "data")), tune=tune)
     run = to / "run"
-    finetune(recipe, run, (run / "recipe.toml").exists(), device, say)
-    ready = asked(load(run), pick_device(device))
+    here = pick_device(device)
+    finetune(recipe, run, (run / "recipe.toml").exists(), Processes(here), say)
+    ready = asked(load(run), here)
     examples = list(read_squad(to / "data" / "test-v2.0.json"))
     saids = [said for _, said, _ in listen([ready], examples)]
     task = ready.task

@@ -82,10 +82,19 @@ def version(wanted: bool) -> None:
         raise typer.Exit
 
 
+TOGETHER = ("pretrain", "distill", "finetune")  # what torchrun may start several times for one run
+
+
 @app.callback()
 def start(
+    context: typer.Context,
     show_version: Annotated[
         bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """The lite BERT family: ALBERT, BERT, RoBERTa and DistilBERT as settings of one machine."""
+    name = context.invoked_subcommand
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in TOGETHER:
+        error = UserError if os.environ.get("RANK", "0") == "0" else SharedError
+        more = ", several cells at a time by --devices" if name == "ablate" else ""
+        raise error(f"{name} runs in one process; start it without torchrun{more}")

@@ -1,6 +1,5 @@
 """`litebert ablate`: a table of the papers, made again at a scale of your choice."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,8 +55,6 @@ def ablate(
         return
     if name is None:
         raise UserError("say which table, or see them all: litebert ablate --list")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("cells run on one device each; start it without torchrun, several at a time by --devices")
     from litebert.ablate.job import new_job
 
     folder = to or Path("ablations") / f"{Path(name).stem}-{scale}"

@@ -1,15 +1,17 @@
 """`litebert finetune`."""
 
-import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from litebert.cli.show import Json, print_json, print_table
 from litebert.cli.train import Lines
 from litebert.config import UserError
+
+if TYPE_CHECKING:
+    from litebert.recipe import TuneRecipe
 
 
 def finetune(
@@ -36,8 +38,6 @@ def finetune(
 
     if to is None:
         raise UserError("say where the run shall live: --to DIRECTORY")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("fine-tuning runs on one device; start it without torchrun")
     said = {"name": task, "data": data, "train": train, "dev": dev, "texts": text, "label": label, "kind": kind}
     chosen = None
     if model is not None:
@@ -51,25 +51,32 @@ def finetune(
         chosen = parse(TuneRecipe, changed(table, sets or []))
     elif not resume or any(said.values()) or recipe or sets or teacher:
         raise UserError("name the model to teach, or go on with a run by --resume alone")
+    if seeds > 1 and chosen is None:
+        raise UserError("--seeds goes with the model and the task, also when it goes on")
+    run(chosen, to, seeds, resume, device, as_json)
+
+
+def run(chosen: "TuneRecipe | None", to: Path, seeds: int, resume: bool, device: str, as_json: bool) -> None:
     from litebert.train.finetune import finetune as teach
-    from litebert.train.finetune import finetune_seeds
+    from litebert.train.processes import joined
+    from litebert.train.seeds import finetune_seeds
     from litebert.train.stopping import Stopped
 
-    show = Lines(quiet=False)
-    try:
-        if seeds > 1:
-            if chosen is None:
-                raise UserError("--seeds goes with the model and the task, also when it goes on")
-            found = finetune_seeds(chosen, to, seeds, resume, device, show)
-        else:
-            found = teach(chosen, to, resume, device, show)
-    except Stopped as stopped:
-        again = "the same command and --resume" if seeds > 1 else f"litebert finetune --to {to} --resume"
-        typer.echo(f"{stopped}; go on with: {again}", err=True)
-        raise typer.Exit(128 + stopped.signum) from None
-    if as_json:
+    with joined(device) as processes:
+        show = Lines(quiet=not processes.lead)
+        try:
+            if chosen is not None and seeds > 1:
+                found = finetune_seeds(chosen, to, seeds, resume, processes, show)
+            else:
+                found = teach(chosen, to, resume, processes, show)
+        except Stopped as stopped:
+            again = "the same command and --resume" if seeds > 1 else f"litebert finetune --to {to} --resume"
+            if processes.lead:
+                typer.echo(f"{stopped}; go on with: {again}", err=True)
+            raise typer.Exit(128 + stopped.signum) from None
+    if processes.lead and as_json:
         print_json(found)
-    elif seeds > 1:
+    elif processes.lead and seeds > 1:
         show_seeds(found)
 
 

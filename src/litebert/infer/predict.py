@@ -190,7 +190,7 @@ def _spans(network: Network, states: torch.Tensor, batch: Batch) -> Iterator[tup
     """Starts, ends and scores of the likely spans of each window."""
     assert batch.allowed is not None
     scores = span_scores(network, states, batch)
-    scores = scores.masked_fill(~batch.allowed, torch.finfo(scores.dtype).min)
+    scores = scores.masked_fill(~batch.allowed, torch.finfo(scores.dtype).min / 4)  # two of them add up
     best, at = scores.topk(min(BEST, scores.shape[-1]))  # (2, N, K)
     for start, end, low, high in zip(*best.double().cpu().numpy(), *at.cpu().numpy(), strict=True):
         starts, ends = np.repeat(low, len(high)), np.tile(high, len(low))

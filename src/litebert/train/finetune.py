@@ -1,10 +1,9 @@
 """A model, a task and a recipe -> a model that was taught it, the best of the run by the task's metric.
 
-The directory is that of any run: killed at any moment, it goes on from its last checkpoint bit for bit.
+The directory is that of any run: killed at any moment, it goes on from its last checkpoint bit for bit. Of several
+processes each learns from its share of every batch and scores its share of the dev set; the first has the directory.
 """
 
-import json
-import statistics
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -16,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.nn.attention import sdpa_kernel
 
-from litebert.files import copy_folder, replace_file, unswap
+from litebert.files import unswap
 from litebert.infer.batch import to_batch
 from litebert.infer.model import load
 from litebert.infer.predict import Asked, listen
@@ -34,14 +34,14 @@ from litebert.train.lesson import Lesson, class_weights, guide_of, layer_scale, 
 from litebert.train.objective import PRECISIONS
 from litebert.train.optim import Lamb, build_optimizer
 from litebert.train.pretrain import KERNELS, NO_MEMORY, Say
-from litebert.train.processes import Processes, pick_device
+from litebert.train.processes import Processes
 from litebert.train.run import MODEL, Run, differences, read_checkpoint
 from litebert.train.schedule import rate_at, stages
-from litebert.train.start import environment
+from litebert.train.start import environment, open_run
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
-from litebert.train.stopping import Stopped, signals
+from litebert.train.stopping import Stopped, signal_of, signals
 from litebert.train.tally import Tally
-from litebert.train.trainee import Trainee, resolve_precision, restore
+from litebert.train.trainee import State, Trainee, in_copies, resolve_precision, restore
 from litebert.train.tutor import Part, Tutor, loss_of, weight_of
 
 BEST = "best"
@@ -55,16 +55,27 @@ class Seat:
     recipe: TuneRecipe
     lesson: Lesson
     tutor: Tutor
+    model: nn.Module  # the tutor, wrapped for many devices where there are many
     optimizer: Lamb
-    device: torch.device
-    run: Run
+    processes: Processes
+    run: Run | None  # the first process's; the others write nothing
     say: Say
     tally: Tally
+    asked: Sequence[int] = ()  # signals that ask to stop, as they arrive
 
     def tell(self, line: dict[str, Any]) -> None:
-        if line["kind"] != "note":
+        if self.run is not None and line["kind"] != "note":
             self.run.log(line)
         self.say(line)
+
+    def stopping(self) -> int:
+        """The signal to stop by, or 0; of several processes all stop where one is asked to."""
+        return signal_of(self.asked, self.processes.total(len(self.asked))[0])
+
+    @property
+    def kept(self) -> str:
+        """What a run that breaks off can go on from."""
+        return self.run.intact() if self.run is not None else ""
 
     @property
     def per_epoch(self) -> int:
@@ -90,25 +101,26 @@ class Progress:
     owed: bool = False  # asked to stop while it was scored: that look is still to come
 
 
-def finetune(recipe: TuneRecipe | None, folder: Path, resume: bool, device: str, say: Say) -> dict[str, Any]:
+def finetune(said: TuneRecipe | None, folder: Path, resume: bool, processes: Processes, say: Say) -> dict[str, Any]:
     """Begin a run or go on with one; returns its last line."""
-    run = Run(folder)
+    recipe, run = open_run(folder, processes, partial(_agree, said, resume))
     try:
-        recipe = _agree(recipe, run, resume)
-        ended = run.ended()
+        ended = processes.on_lead(lambda: run.ended() if run is not None else None)
         if ended is not None:
             say({"kind": "note", "text": f"this run is finished; its model is in {folder / MODEL}"})
             return ended
         with sdpa_kernel(ANY_SHAPE, set_priority=True), signals() as asked:
-            seat, progress = take_seat(recipe, run, pick_device(device), say)
-            return teach(seat, progress, asked)
+            seat, progress = take_seat(recipe, run, processes, say, asked)
+            return teach(seat, progress)
     except RuntimeError as problem:
         if not any(sign in str(problem) for sign in NO_MEMORY):
             raise
+        kept = f"; {run.intact()}" if run is not None else ""
         advice = "set tune.micro_batch lower (examples at once) and go on with --resume"
-        raise UserError(f"out of memory; {advice}; {run.intact()}") from None
+        raise UserError(f"out of memory; {advice}{kept}") from None
     finally:
-        run.abandon()
+        if run is not None:
+            run.abandon()
 
 
 def _anywhere(recipe: TuneRecipe) -> TuneRecipe:
@@ -123,7 +135,7 @@ def _anywhere(recipe: TuneRecipe) -> TuneRecipe:
     return replace(recipe, model=whole(recipe.model), task=task, distill=guide)
 
 
-def _agree(recipe: TuneRecipe | None, run: Run, resume: bool) -> TuneRecipe:
+def _agree(recipe: TuneRecipe | None, resume: bool, run: Run) -> TuneRecipe:
     recipe = None if recipe is None else _anywhere(recipe)
     if not run.begun():
         if recipe is None:
@@ -141,94 +153,131 @@ def _agree(recipe: TuneRecipe | None, run: Run, resume: bool) -> TuneRecipe:
     return recipe or stored
 
 
-def take_seat(recipe: TuneRecipe, run: Run, device: torch.device, say: Say) -> tuple[Seat, Progress]:
+def take_seat(
+    recipe: TuneRecipe, run: Run | None, processes: Processes, say: Say, asked: Sequence[int] = ()
+) -> tuple[Seat, Progress]:
     """Everything read and checked before the run begins; a run that was stopped goes on from its checkpoint."""
-    model = load(recipe.model)
-    lesson = read_lesson(recipe, model)
-    network, notes = pupil(model, lesson.taught.task, recipe.tune)
-    weights = class_weights(lesson.taught.task, lesson.train, recipe.task)
-    state: dict[str, Any] = {}
-    last, progress = run.latest(), Progress()
-    unswap(run.folder / BEST)
-    if last is not None:
-        _, kept, moments, state = read_checkpoint(last)
-        if state.get("examples", lesson.digest) != lesson.digest:
+    device = processes.device
+    precision = PRECISIONS[resolve_precision(recipe.tune, device)]
+
+    def read() -> tuple[Lesson, Tutor, tuple[str, ...]]:
+        model = load(recipe.model)
+        lesson = read_lesson(recipe, model)
+        task = lesson.taught.task
+        network, notes = pupil(model, task, recipe.tune)
+        check_dial(recipe.dial, network.config, network.config.layers)
+        weights = class_weights(task, lesson.train, recipe.task, device)
+        teacher = guide_of(recipe, lesson, precision, device)
+        return lesson, Tutor(network, task, weights, teacher, recipe.distill, recipe.dial), notes
+
+    lesson, tutor, notes = processes.each(read)
+    if not processes.alike(lesson.digest):
+        raise processes.mistake("the examples are not the same on every machine; copy the first one's to all of them")
+    kept, moments, state = last_state(run, lesson.digest, processes)
+    network, progress = tutor.network, Progress(**state.get("progress", {}))
+    network.to(device, torch.promote_types(precision, torch.float32))
+    network.encoder.embeddings.compute = precision
+    if kept:
+        network.load_state_dict(kept)
+        notes = (f"going on from step {progress.step}",)
+    model = in_copies(tutor, processes)
+    scale = partial(layer_scale, network, recipe.tune.layer_decay)
+    optimizer = build_optimizer(network, recipe.optimizer, scale)
+    if kept:
+        restore(optimizer, network, moments, state["optimizer_steps"])
+    if run is not None:
+        if not run.begun():
+            run.begin(recipe)
+        run.start_metrics(progress.step)
+        run.append("environment.jsonl", environment(processes))
+    for note in (*lesson.notes, *notes):
+        say({"kind": "note", "text": note})
+    tally = Tally(processes, state.get("tally", {}))
+    return Seat(recipe, lesson, tutor, model, optimizer, processes, run, say, tally, asked), progress
+
+
+def last_state(run: Run | None, digest: str, processes: Processes) -> tuple[State, State, dict[str, Any]]:
+    """Weights, moments and the rest of the last checkpoint, for all; nothing where there is none."""
+    weights: State = {}
+    moments: State = {}
+
+    def read() -> dict[str, Any]:
+        assert run is not None, "the first process has the directory"
+        last = run.latest()
+        unswap(run.folder / BEST)
+        if last is None:
+            return {}
+        _, kept, more, state = read_checkpoint(last)
+        if state.get("examples", digest) != digest:
             raise UserError(
                 f"the examples or labels are not those that {run.folder} was begun with; put the old files back, or "
                 "choose another directory"
             )
-        network.load_state_dict(kept)
-        progress = Progress(**state["progress"])
-        notes = (f"going on from step {progress.step}",)
-    precision = PRECISIONS[resolve_precision(recipe.tune, device)]
-    network = network.to(device, torch.promote_types(precision, torch.float32))
-    network.encoder.embeddings.compute = precision
-    teacher = guide_of(recipe, lesson, precision, device)
-    tutor = Tutor(network, lesson.taught.task, weights, teacher, recipe.distill, recipe.dial).to(device)
-    scale = partial(layer_scale, network, recipe.tune.layer_decay)
-    optimizer = build_optimizer(network, recipe.optimizer, scale)
-    if last is not None:
-        restore(optimizer, network, moments, state["optimizer_steps"])
-    check_dial(recipe.dial, network.config, network.config.layers)
-    if not run.begun():
-        run.begin(recipe)
-    run.start_metrics(progress.step)
-    run.append("environment.jsonl", environment(Processes(device)))
-    for note in (*lesson.notes, *notes):
-        say({"kind": "note", "text": note})
-    tally = Tally(device, state.get("tally", {}))
-    return Seat(recipe, lesson, tutor, optimizer, device, run, say, tally), progress
+        weights.update(kept)
+        moments.update(more)
+        return state
+
+    state = processes.on_lead(read)
+    return processes.share_tensors(weights), processes.share_tensors(moments), state
 
 
-def teach(seat: Seat, progress: Progress, asked: Sequence[int]) -> dict[str, Any]:
-    tune, tutor, steps = seat.recipe.tune, seat.tutor, seat.steps
+def teach(seat: Seat, progress: Progress) -> dict[str, Any]:
+    tune, steps = seat.recipe.tune, seat.steps
     work = work_of(seat)
     if progress.owed:
-        pause(seat, progress, asked, look_too=True)
+        pause(seat, progress, look_too=True)
     if over(seat, progress):  # a run that was stopped between its last step and its model
         return finish(seat, progress)
-    tutor.train()
+    seat.tutor.train()
     with closing(updates(seat, progress.step)) as feed:
         for made in take_steps(feed, seat.optimizer, work):
             progress.step += 1
-            step = progress.step
+            step, stop = progress.step, seat.stopping()
             seat.tally.add(made.done)
             if step % tune.log_every == 0 or step == steps:
                 seat.tell(line(seat, step, made.update.rate))
                 check_skips(seat)
             elif seat.tally.silent():
                 seat.say(line(seat, step, made.update.rate, anew=False))
-            if step % seat.every == 0 or step == steps or asked:
+            if step % seat.every == 0 or step == steps or stop:
                 with seat.tally.paused():
-                    pause(seat, progress, asked, look_too=step % seat.every == 0 or step == steps)
+                    pause(seat, progress, look_too=step % seat.every == 0 or step == steps)
             if over(seat, progress):
                 break
     return finish(seat, progress)
 
 
-def pause(seat: Seat, progress: Progress, asked: Sequence[int], look_too: bool) -> None:
+def pause(seat: Seat, progress: Progress, look_too: bool) -> None:
     """Score where it is due, save, and leave where somebody asked for it."""
     check_skips(seat)
     if look_too:
-        look(seat, progress, asked)
+        look(seat, progress)
     save(seat, progress)
-    if asked and (progress.owed or progress.step < seat.steps):
+    stop = seat.stopping()
+    if stop and (progress.owed or progress.step < seat.steps):
         if not seat.recipe.tune.keep:
-            raise UserError(f"stopped at step {progress.step}; tune.keep = 0, so there is nothing to go on from")
-        raise Stopped(progress.step, asked[-1])
+            what = f"stopped at step {progress.step}; tune.keep = 0, so there is nothing to go on from"
+            raise seat.processes.mistake(what)
+        seat.processes.wait()  # whoever leaves first is a failure to torchrun, which ends the others
+        raise Stopped(progress.step, stop)
 
 
 def recorded(seat: Seat) -> bool:
     """Whether steps are replayed: a small batch takes a GPU less time than the host needs to ask for it."""
-    return seat.device.type == "cuda" and seat.recipe.tune.capture == "auto"
+    alone = seat.processes.ranks == 1 and seat.processes.device.type == "cuda"
+    return alone and seat.recipe.tune.capture == "auto"
 
 
 def work_of(seat: Seat) -> Work[Part]:
-    """What one step does."""
-    tutor, clip = seat.tutor, seat.recipe.optimizer.clip
+    """What one step does. The loss is the mean over the whole batch, whatever part of it is here: processes average."""
+    model, clip, ranks = seat.model, seat.recipe.optimizer.clip, seat.processes.ranks
+
+    def loss(part: Part) -> tuple[Tensor, Tensor]:
+        value, counted = loss_of(model, part)
+        return value * ranks, counted
 
     def work(parts: list[Part]) -> Done:
-        return one_step(parts, tutor, seat.optimizer, partial(loss_of, tutor), clip)
+        return one_step(parts, model, seat.optimizer, loss, clip)
 
     return Replay(work) if recorded(seat) else work
 
@@ -240,27 +289,29 @@ def over(seat: Seat, progress: Progress) -> bool:
 
 def updates(seat: Seat, step: int) -> Generator[Update[Part], None, None]:
     """Batches from a step on: which examples an epoch shows in which order follows from the seed and its number."""
-    tune, task, train = seat.recipe.tune, seat.lesson.taught.task, seat.lesson.train
+    tune, task, train, processes = seat.recipe.tune, seat.lesson.taught.task, seat.lesson.train, seat.processes
     plan = stages((Phase(rate=tune.rate, warmup=tune.warmup),), seat.steps)
     hold = 1.0 if tune.schedule == "constant" else 0.0
     weights = None if seat.tutor.weights is None else seat.tutor.weights.tolist()
+    few = seat.lesson.taught.reading.length if recorded(seat) else 0
     while True:
         epoch, inside = divmod(step, seat.per_epoch)
         order = np.random.default_rng((tune.seed, epoch)).permutation(len(train))
         for first in range(inside * tune.batch, len(train), tune.batch):
             some = [train[number] for number in order[first : first + tune.batch]]
             whole = sum(weight_of(unit, task, weights) for unit in some)
-            share = to_device(torch.tensor(1 / max(whole, 1e-12)), seat.device)
-            few = seat.lesson.taught.reading.length if recorded(seat) else 0
+            mine = processes.dealt(some)
+            value = 1 / max(whole, 1e-12) if mine else 0.0  # who has none at an epoch's end looks at one, for nothing
+            share = to_device(torch.tensor(value), processes.device)
             depth = drawn(seat.recipe.dial, tune.seed, step)
-            groups = _parts(some, tune.micro_batch)
-            parts = [Part(to_batch(each, task, seat.device, few), share, depth) for each in groups]
-            seed = (tune.seed * 1_000_003 + step) % (1 << 63)
-            yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), seed)
+            groups = _parts(mine or some[:1], tune.micro_batch)
+            parts = [Part(to_batch(each, task, processes.device, few), share, depth) for each in groups]
+            seed = (tune.seed * 1_000_003 + step) * processes.ranks + processes.rank
+            yield Update(parts, rate_at(plan, min(step, seat.steps - 1), hold), seed % (1 << 63))
             step += 1
 
 
-def _parts(some: list[Unit], size: int) -> list[list[Unit]]:
+def _parts(some: Sequence[Unit], size: int) -> list[Sequence[Unit]]:
     size = size or len(some)
     return [some[first : first + size] for first in range(0, len(some), size)]
 
@@ -271,14 +322,15 @@ def line(seat: Seat, step: int, rate: float, anew: bool = True) -> dict[str, Any
 
 
 def check_skips(seat: Seat) -> None:
-    seat.tally.skips.check(seat.recipe.tune.most_skips, seat.run.intact(), "begin again with a lower rate")
+    most, advice = seat.recipe.tune.most_skips, "begin again with a lower rate"
+    seat.tally.skips.check(most, seat.kept, advice, seat.processes.mistake)
 
 
-def look(seat: Seat, progress: Progress, asked: Sequence[int] = ()) -> None:
+def look(seat: Seat, progress: Progress) -> None:
     """Score the dev set; a model that is better than any before it is kept. Whoever is asked to stop does not score to
     the end: that is owed, and made good when the run goes on."""
     begun = time.perf_counter()
-    scored = score(seat, asked)
+    scored = score(seat)
     seat.tutor.train()
     progress.owed = scored is None
     if scored is None:
@@ -289,28 +341,31 @@ def look(seat: Seat, progress: Progress, asked: Sequence[int] = ()) -> None:
     progress.waited = 0 if better else progress.waited + 1
     if better:
         progress.best, progress.best_step = value, progress.step
-        now = trainee(seat).snapshot()
-        seat.run.finish((now.config, now.heads, now.weights), seat.lesson.tokenizer, taught, BEST)
+        if seat.run is not None:
+            now = trainee(seat).snapshot()
+            seat.run.finish((now.config, now.heads, now.weights), seat.lesson.tokenizer, taught, BEST)
     seat.tell(
         {"kind": "dev", "step": progress.step, "scores": found, "best": better}
         | {"time": {"seconds": time.perf_counter() - begun}}
     )
 
 
-def score(seat: Seat, asked: Sequence[int] = ()) -> tuple[Taught, list[dict[str, Any]]] | None:
+def score(seat: Seat) -> tuple[Taught, list[dict[str, Any]]] | None:
     """The dev set's scores; where questions may have no answer, with the threshold that suits it best. None: asked to
     stop before the end."""
-    taught, dev = seat.lesson.taught, seat.lesson.dev
-    model = Asked(seat.tutor.network.eval(), seat.lesson.tokenizer, taught.task, taught.reading, seat.device)
-    said = list(takewhile(lambda _: not asked, (each for _, each, _ in listen([model], dev))))
-    if len(said) < len(dev):
+    taught, dev, processes = seat.lesson.taught, seat.lesson.dev, seat.processes
+    model = Asked(seat.tutor.network.eval(), seat.lesson.tokenizer, taught.task, taught.reading, processes.device)
+    mine = processes.dealt(dev)
+    heard = list(takewhile(lambda _: not seat.asked, (each for _, each, _ in listen([model], mine))))
+    if processes.total(len(mine) - len(heard))[0]:
         return None
+    said = processes.gathered(heard)
     if not all(map(is_finite, said)):
-        raise UserError(f"the model's answers are not finite; {seat.run.intact()}; begin again with a lower rate")
+        raise processes.mistake(f"the model's answers are not finite; {seat.kept}; begin again with a lower rate")
     task = taught.task
     if task.unanswerable:
-        heard = [each for each in said if isinstance(each, Answers)]
-        task = replace(task, threshold=best_threshold([example.target for example in dev], heard))  # type: ignore[misc]
+        answers = [each for each in said if isinstance(each, Answers)]
+        task = replace(task, threshold=best_threshold([example.target for example in dev], answers))  # type: ignore[misc]
     found = scores(task, dev, [decide(task, each) for each in said])
     return Taught(task, taught.reading), [asdict(each) for each in found]
 
@@ -320,11 +375,12 @@ def trainee(seat: Seat) -> Trainee:
 
 
 def save(seat: Seat, progress: Progress) -> None:
-    if not seat.recipe.tune.keep:
+    counted = seat.tally.saved()
+    if seat.run is None or not seat.recipe.tune.keep:
         return
     now = trainee(seat).snapshot()
     state = {"step": progress.step, "progress": asdict(progress), "optimizer_steps": now.steps}
-    state |= {"examples": seat.lesson.digest, "tally": seat.tally.saved()}
+    state |= {"examples": seat.lesson.digest, "tally": counted}
     model = (now.config, now.heads, now.weights)
     taught = seat.lesson.taught
     seat.run.save(progress.step, model, seat.lesson.tokenizer, now.moments, state, seat.recipe.tune.keep, taught)
@@ -332,40 +388,13 @@ def save(seat: Seat, progress: Progress) -> None:
 
 def finish(seat: Seat, progress: Progress) -> dict[str, Any]:
     """The best model of the run in a folder of its own, and its scores once more as the last line."""
-    found = [line for line in seat.run.lines() if line["kind"] == "dev" and line["step"] == progress.best_step]
-    line = {"kind": "final", "step": progress.step, "best_step": progress.best_step, "scores": found[-1]["scores"]}
-    seat.tell(line)
-    seat.say({"kind": "note", "text": f"the model is in {seat.run.rename(BEST, MODEL)}"})
-    return line
 
+    def last() -> dict[str, Any]:
+        assert seat.run is not None, "the first process has the directory"
+        found = [line for line in seat.run.lines() if line["kind"] == "dev" and line["step"] == progress.best_step]
+        line = {"kind": "final", "step": progress.step, "best_step": progress.best_step, "scores": found[-1]["scores"]}
+        seat.tell(line)
+        seat.say({"kind": "note", "text": f"the model is in {seat.run.rename(BEST, MODEL)}"})
+        return line
 
-def finetune_seeds(recipe: TuneRecipe, folder: Path, seeds: int, resume: bool, device: str, say: Say) -> dict[str, Any]:
-    """Several runs that differ by their seed alone; the best one's model is the directory's. Median, best and spread
-    are over the seeds, as the papers report them."""
-    lines: list[dict[str, Any]] = []
-    with signals() as asked:
-        for number in range(seeds):
-            if asked:  # when one had made its last step
-                raise Stopped(lines[-1]["step"] if lines else 0, asked[-1])
-            seed = recipe.tune.seed + number
-            inside = folder / f"seed-{seed}"
-            say({"kind": "note", "text": f"seed {seed}, {number + 1} of {seeds}"})
-            again, mine = resume and inside.exists(), replace(recipe, tune=replace(recipe.tune, seed=seed))
-            lines.append(finetune(mine, inside, again, device, say) | {"seed": seed})
-    names = [score["name"] for score in lines[0]["scores"]]
-    table = {name: [line["scores"][at]["value"] for line in lines] for at, name in enumerate(names)}
-    best = max(range(seeds), key=lambda at: table[names[0]][at])
-    summary = {
-        name: {
-            "median": statistics.median(values),
-            "best": max(values),
-            "least": min(values),
-            "spread": statistics.stdev(values) if seeds > 1 else 0.0,
-            "error": statistics.median(line["scores"][at]["error"] for line in lines),
-        }
-        for at, (name, values) in enumerate(table.items())
-    }
-    copy_folder(folder / f"seed-{lines[best]['seed']}" / MODEL, folder / MODEL)
-    ran = {"kind": "seeds", "seeds": [line["seed"] for line in lines], "best_seed": lines[best]["seed"]}
-    replace_file(folder / "seeds.json", (json.dumps(ran | {"scores": summary}, indent=1) + "\n").encode())
-    return ran | {"scores": summary}
+    return seat.processes.on_lead(last)

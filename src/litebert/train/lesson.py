@@ -165,7 +165,8 @@ def pupil(model: Model, task: Task, tune: TuneConfig) -> tuple[Network, tuple[st
     kind: Any = head_of(task)
     labels = task.labels if kind in ("classify", "tag") else ()
     head = HeadConfig(kind=kind, labels=labels, several=task.kind == "several", dropout=tune.head_dropout)
-    if kind in ("classify", "regress", "choice") and sentence_shape(config, kind)[0] == "pooled" and not config.pooler:
+    pooled = kind in ("classify", "regress", "choice") and sentence_shape(config, kind)[0] == "pooled"
+    if pooled and not config.pooler:
         config = replace(config, pooler=True)
         notes.append("the model has no pooler: it begins with a fresh one")
     network = build(config, (head,), tune.seed)
@@ -175,6 +176,8 @@ def pupil(model: Model, task: Task, tune: TuneConfig) -> tuple[Network, tuple[st
     assert all(name.startswith("pooler.") for name in lacking.missing_keys)
     notes.append(_take_head(model, network, head, task))
     freeze(network, tune.freeze)
+    if network.encoder.pooler is not None and not pooled:
+        network.encoder.pooler.requires_grad_(False)  # nothing reads it, so nothing can teach it
     return network, tuple(notes)
 
 
@@ -253,11 +256,11 @@ def guide_of(recipe: TuneRecipe, lesson: Lesson, precision: torch.dtype, device:
     return network
 
 
-def class_weights(task: Task, made: Sequence[Unit], config: TaskConfig) -> torch.Tensor | None:
+def class_weights(task: Task, made: Sequence[Unit], config: TaskConfig, device: torch.device) -> torch.Tensor | None:
     """Balanced: each class weighs in all as much as any other (and a mean example 1)."""
     if config.class_weights == "none":
         return None
     if task.kind != "classify":
         raise UserError(f"class_weights are for classes, and this is a task of kind {task.kind!r}")
     counts = torch.bincount(torch.tensor([unit.target for unit in made]), minlength=len(task.labels)).double()
-    return (len(made) / (len(task.labels) * counts.clamp(min=1))).float()
+    return (len(made) / (len(task.labels) * counts.clamp(min=1))).float().to(device)

@@ -1,7 +1,6 @@
 """Shards and a recipe -> a pre-trained encoder, in a directory from which a killed run goes on bit for bit."""
 
 import json
-import signal
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -36,9 +35,9 @@ from litebert.train.peak import known_peak
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
 from litebert.train.schedule import Stage, rate_at, stages, steps_in
-from litebert.train.start import Prepared, environment, load_teacher, open_run, prepare
+from litebert.train.start import Prepared, agreed, environment, load_teacher, open_run, prepare
 from litebert.train.steps import Done, Step, Update, Work, one_step, take_steps
-from litebert.train.stopping import Stopped, signals
+from litebert.train.stopping import Stopped, signal_of, signals
 from litebert.train.totals import Totals
 from litebert.train.trainee import Snapshot, Trainee, assemble, one_type
 
@@ -84,10 +83,6 @@ class Session:
         pairs = 0.0 if self.recipe.data.objective == "mlm" else 1.0
         return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial, pairs)]
 
-    def stopping(self, asked: float) -> int:
-        """The signal to stop by, or 0, when all processes together were asked so often."""
-        return (self.asked[-1] if self.asked else int(signal.SIGTERM)) if asked else 0
-
     def note(self, text: str) -> None:
         self.say({"kind": "note", "text": text})
 
@@ -121,9 +116,9 @@ class Batched(Update[Part]):
     stop: int
 
 
-def pretrain(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes, say: Say) -> dict[str, Any]:
+def pretrain(said: Recipe | None, folder: Path, resume: bool, processes: Processes, say: Say) -> dict[str, Any]:
     """Begin a run or go on with one; returns what the finished model scores."""
-    recipe, run = open_run(recipe, folder, resume, processes)
+    recipe, run = open_run(folder, processes, partial(agreed, said, resume, processes))
     try:
         ended = processes.on_lead(lambda: run.ended() if run is not None else None)
         if ended is not None:
@@ -244,7 +239,9 @@ def updates(
                 for number, part in enumerate(made)
             ]
             seed = (run.seed * 1_000_003 + step) * ranks + rank
-            yield Batched(parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, session.stopping(asked))
+            yield Batched(
+                parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, signal_of(session.asked, asked)
+            )
             step, place = step + 1, after
 
 
@@ -345,7 +342,7 @@ def look(
         return {}
 
     def done(_: int) -> None:
-        if kind == "final" and (stop := session.stopping(session.processes.total(len(session.asked))[0])):
+        if kind == "final" and (stop := signal_of(session.asked, session.processes.total(len(session.asked))[0])):
             session.processes.wait()
             raise Stopped(step, stop)
 

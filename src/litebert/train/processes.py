@@ -1,7 +1,7 @@
 """One process or many, as `torchrun` started them: who we are, on which device, and what all of us agree on."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -57,6 +57,23 @@ class Processes:
             raise self.mistake(problem)
         return found  # type: ignore[return-value]
 
+    def each(self, work: Callable[[], T]) -> T:
+        """What every process finds for itself; a mistake that the first finds too is told once."""
+        if self.ranks == 1:
+            return work()
+        found: list[T] = []
+        problem: UserError | None = None
+        try:
+            found.append(work())
+        except UserError as error:
+            problem = error
+        first = self.share(str(problem) if problem else "")
+        if first:
+            raise self.mistake(first)
+        if problem is not None:
+            raise problem
+        return found[0]
+
     def mistake(self, what: str) -> UserError:
         """Of something that all have found together: the first process says it."""
         return UserError(what) if self.lead else SharedError(what)
@@ -72,6 +89,22 @@ class Processes:
         holder = [value]
         dist.broadcast_object_list(holder, 0, group=self.control)
         return holder[0]
+
+    def alike(self, value: object) -> bool:
+        """Whether all processes have the same."""
+        return not self.total(self.share(value) != value)[0]
+
+    def dealt(self, values: Sequence[T]) -> Sequence[T]:
+        """This process's share of what all of them hold."""
+        return values[self.rank :: self.ranks]
+
+    def gathered(self, values: list[T]) -> list[T]:
+        """What was made of each share, in the order of the whole, for all."""
+        if self.ranks == 1:
+            return values
+        parts: list[list[T]] = [[] for _ in range(self.ranks)]
+        dist.all_gather_object(parts, values, group=self.control)
+        return [parts[at % self.ranks][at // self.ranks] for at in range(sum(map(len, parts)))]
 
     def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """The first process's tensors, for all: the others need no disk in common with it."""

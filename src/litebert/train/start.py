@@ -4,9 +4,10 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -27,6 +28,8 @@ from litebert.train.run import Run, differences, read_checkpoint
 from litebert.train.schedule import stages
 from litebert.train.trainee import Snapshot, is_compiled, resolve_precision
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -41,15 +44,15 @@ class Prepared:
     shards: str  # what tells them from others
 
 
-def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Processes) -> tuple[Recipe, Run | None]:
+def open_run(folder: Path, processes: Processes, agree: Callable[[Run], R]) -> tuple[R, Run | None]:
     """The directory, locked, and the recipe as it holds from now on. Only the first process has the directory."""
     run: Run | None = None
 
-    def begin() -> Recipe:
+    def begin() -> R:
         nonlocal run
         run = Run(folder)
         try:
-            return _agree(recipe, run, resume, processes)
+            return agree(run)
         except BaseException:
             run.abandon()
             raise
@@ -57,7 +60,8 @@ def open_run(recipe: Recipe | None, folder: Path, resume: bool, processes: Proce
     return processes.on_lead(begin), run
 
 
-def _agree(recipe: Recipe | None, run: Run, resume: bool, processes: Processes) -> Recipe:
+def agreed(recipe: Recipe | None, resume: bool, processes: Processes, run: Run) -> Recipe:
+    """The recipe of a run that begins, or of one that goes on."""
     if not run.begun():
         if recipe is None:
             raise UserError(f"there is no run in {run.folder} to resume; name a recipe to begin one")
@@ -186,7 +190,7 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
 def same_shards(folder: Path, before: str | None, processes: Processes) -> str:
     """What tells these shards from others, when every process has them, and they are those of the last checkpoint."""
     mine = file_checksum(folder / MANIFEST)
-    if processes.total(processes.share(mine) != mine)[0]:
+    if not processes.alike(mine):
         raise processes.mistake(
             f"{folder} does not hold the same shards on every machine; copy the first one's to all of them"
         )

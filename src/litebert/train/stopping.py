@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -47,3 +47,8 @@ def signals() -> Iterator[Asked]:
         for signum, handler in asked.before.items():
             if signum not in asked:
                 signal.signal(signum, handler)
+
+
+def signal_of(asked: Sequence[int], together: float) -> int:
+    """The signal to stop by, or 0, when all processes together were asked so often, and this one so."""
+    return (asked[-1] if asked else int(signal.SIGTERM)) if together else 0

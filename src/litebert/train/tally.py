@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from litebert.train.processes import Processes
 from litebert.train.steps import Done, Skips
 
 SILENCE = 10.0  # seconds after which somebody who watches is told how it stands, between two lines
@@ -15,8 +16,10 @@ SILENCE = 10.0  # seconds after which somebody who watches is told how it stands
 class Tally:
     """What has been counted since the last line, and a clock that stands still while nothing is learned."""
 
-    def __init__(self, device: torch.device, saved: Mapping[str, list[float]]) -> None:
-        self.sums = torch.tensor(saved.get("sums", [0.0] * 4), dtype=torch.float64, device=device)
+    def __init__(self, processes: Processes, saved: Mapping[str, list[float]]) -> None:
+        self.processes, device = processes, processes.device
+        loss, *same = saved.get("sums", [0.0] * 4)  # the loss is each process's own, the rest is the same in all
+        self.sums = torch.tensor([loss if processes.lead else 0.0, *same], dtype=torch.float64, device=device)
         self.skips = Skips(device, saved.get("skips", [0.0] * 3))
         self.here = 0  # steps of this process: a run that goes on does not know how long those before took
         self.since = self.told = time.perf_counter()
@@ -35,11 +38,18 @@ class Tally:
         self.since += time.perf_counter() - begun
 
     def silent(self) -> bool:
-        return time.perf_counter() - self.told > SILENCE
+        """Whether somebody who watches has heard nothing for long. Of several processes each has its own clock, so
+        they do not ask it."""
+        return self.processes.ranks == 1 and time.perf_counter() - self.told > SILENCE
+
+    def added(self) -> list[float]:
+        """The sums over all processes."""
+        loss, *same = self.sums.tolist()
+        return [*self.processes.total(loss), *same]
 
     def line(self, step: int, steps: int, batch: int, anew: bool = True) -> dict[str, Any]:
         """The figures; `anew`: and then they begin anew."""
-        loss, norm, taken, _ = self.sums.tolist()
+        loss, norm, taken, _ = self.added()
         now = self.told = time.perf_counter()
         seconds = now - self.since
         found = {
@@ -59,4 +69,4 @@ class Tally:
 
     def saved(self) -> dict[str, list[float]]:
         """What resuming needs to write the same lines."""
-        return {"sums": self.sums.tolist(), "skips": self.skips.counts.tolist()}
+        return {"sums": self.added(), "skips": self.skips.counts.tolist()}

@@ -76,12 +76,19 @@ def assemble(
                 if isinstance(part, SelfAttention):
                     register_fsdp_forward_method(part, "maps")  # which matching attention calls
         fully_shard(objective)
-    elif processes.ranks > 1:
-        model = DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
+    else:
+        model = in_copies(objective, processes)
     stepper = build_optimizer(network, optimizer)
     restore(stepper, network, start.moments, start.steps)
     exchanged = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     return Trainee(network, model, stepper, exchanged if processes.ranks > 1 else 0)
+
+
+def in_copies(module: nn.Module, processes: Processes) -> nn.Module:
+    """With one copy for each process, whose gradients are averaged."""
+    if processes.ranks == 1:
+        return module
+    return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
 
 def wants_parts(run: RunConfig, processes: Processes) -> bool:

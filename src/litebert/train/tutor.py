@@ -49,8 +49,7 @@ class Tutor(nn.Module):
         self.network, self.task = network, task
         self.guide, self.dial = guide or GuideConfig(), dial or DialConfig()
         self.teacher = [] if teacher is None else [teacher]  # in a list: it is not part of what is trained or saved
-        self.weights: Tensor | None
-        self.register_buffer("weights", weights, persistent=False)
+        self.weights = weights  # of the classes, where the network is
 
     def forward(self, batch: Batch, depth: int = 0) -> Tensor:
         """The sum of the losses."""
