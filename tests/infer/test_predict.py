@@ -137,6 +137,22 @@ def test_glues_own_format(tmp_path):
     assert {line.split("\t")[1] for line in lines[1:]} <= {"entailment", "not_entailment"}
 
 
+@pytest.mark.parametrize(("mean", "scale"), [(0.0, 1.0), (3.1e6, 7e4), (1.7e9, 30.0), (2e-7, 1e-8)])
+def test_a_csv_has_a_number_as_finely_as_jsonl_has_it(mean, scale, tmp_path):
+    """Prices in the millions, seconds since 1970 and millionths lose nothing that the model tells apart."""
+    task = Task(kind="regress", texts=("review",), mean=mean, scale=scale)
+    folder = taught(tmp_path / "m", task, HeadConfig(kind="regress"))
+    file = write_rows(tmp_path / "a.csv", classes(30))
+    for name in ("o.csv", "o.jsonl"):
+        assert predict(folder, file, "--to", tmp_path / name, "--device", "cpu").exit_code == 0
+    exact = [json.loads(line)["prediction"] for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    written = [row["prediction"] for row in csv.DictReader((tmp_path / "o.csv").open())]
+    assert [float(each) for each in written] == pytest.approx(exact, abs=1e-7 * scale, rel=1e-15)
+    assert len({float(each) for each in written}) == len(set(exact)) > 3
+    if mean == 0:
+        assert max(len(each.strip("-0.").replace(".", "")) for each in written) <= 9
+
+
 def test_cut_texts_are_counted_and_said(classifier, tmp_path):
     rows = write_rows(tmp_path / "a.csv", [{"review": "the " * n} for n in (3, 60, 80)])
     said = predict(classifier, rows, "--to", tmp_path / "o.csv")

@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from math import floor, log10
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal
+
+import numpy as np
 
 from litebert.config import UserError
 from litebert.files import read_json, replace_file
@@ -203,7 +206,22 @@ def as_text(task: Task, decided: Target) -> str:
     """A decision in one field: labels joined by |, tags by spaces."""
     if isinstance(decided, tuple):
         return (" " if task.kind == "tag" else "|").join(map(str, decided))
-    return f"{decided:.6g}" if isinstance(decided, float) else str(decided)
+    return in_full(task, decided) if isinstance(decided, float) else str(decided)
+
+
+def in_full(task: Task, number: float) -> str:
+    """All that float32, in which networks answer, can tell: of a number, or of its deviation where that was taught.
+
+    >>> in_full(Task(kind="regress"), 0.30000001192092896), in_full(Task(kind="regress"), 16777215.0)
+    ('0.3', '16777215')
+    >>> in_full(Task(kind="regress", mean=3e6, scale=7e4), 3152437.250712345)
+    '3152437.251'
+    """
+    if (task.mean, task.scale) == (0, 1):
+        told = float(str(np.float32(number)))
+    else:
+        told = round(number, 7 - floor(log10(task.scale)))
+    return str(told).removesuffix(".0")
 
 
 def as_json(task: Task, example: Example, said: Said) -> dict[str, Any]:
