@@ -35,13 +35,14 @@ PASSAGE = "The quick brown fox jumps over the lazy dog near the old river bank e
 QUESTION = "Where does the quick brown fox jump today?"
 
 
-@pytest.mark.parametrize("name", ["b.json", "b.jsonl", "b.tsv", "b.csv", "b.txt", "b.json.xz"])
+@pytest.mark.parametrize("name", ["b.json", "b.jsonl", "b.tsv", "b.csv", "c.csv", "b.txt", "b.json.xz"])
 def test_a_document_that_holds_a_benchmarks_text_is_found(name, tmp_path):
     content = {
         "b.json": json.dumps({"data": [{"context": PASSAGE, "qas": [{"question": QUESTION}]}]}, indent=1),
         "b.jsonl": json.dumps({"a": PASSAGE}) + "\n" + json.dumps({"a": QUESTION}) + "\n",
         "b.tsv": f"1\t{PASSAGE}\t0\n2\t{QUESTION}\t1\n",
         "b.csv": f'id,text\n1,"{PASSAGE}"\n2,{QUESTION}\n',
+        "c.csv": f"id;text\n1;{PASSAGE};by, and; by\n2;{QUESTION}\n",
         "b.txt": f"{PASSAGE}\n{QUESTION}\n",
     }[name.removesuffix(".xz")].encode()
     (tmp_path / name).write_bytes(lzma.compress(content) if name.endswith(".xz") else content)

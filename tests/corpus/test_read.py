@@ -106,7 +106,7 @@ BROKEN = [
     ("a.jsonl", b'{"text": "good"}\n{"text": 7}\n', "row 2: 'text' holds int, not text", "not text", 1),
     ("a.jsonl", b'{"text": "good"}\n{"text": "\xff"}\n', "row 2: byte 0xff at 10 is not UTF-8", "encoding", 1),
     ("a.txt", b"good\n\nb\xe4d\n\nfine\n", "a.txt, row 3: byte 0xe4 at 1 is not UTF-8", "encoding", 2),
-    ("a.csv", b"text,n\ngood,1\nbad\nfine,2\n", "a.csv, row 3: 1 fields where the header has 2", "fields", 2),
+    ("a.csv", b"text,n\ngood,1\nbad\nfine,2\n", "a.csv, row 3: 1 fields where there should be 2", "fields", 2),
     ("a.csv", b"text,n\ngood,1\nb\xe4d,2\nfine,3\n", "a.csv, row 3: byte 0xe4 at 1 is not UTF-8", "encoding", 2),
     (
         "a.jsonl",
@@ -211,6 +211,27 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbftext,n\r\n"one\r\nline, two",1\r\n')
     assert read(tmp_path / "a.txt")[0] == ["First.", "Second."]
     assert [text.split() for text in read(tmp_path / "a.csv")[0]] == [["one", "line,", "two"]]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_csv_is_read_by_what_stands_between_the_names_of_its_header(mark, tmp_path):
+    rows = [["id", "text"], ["1", '"a, b; c\td"'], ["2", "plain"]]
+    packed = gzip.compress("".join(f"{mark.join(row)}\r\n" for row in rows).encode("utf-8-sig"))
+    (tmp_path / "a.csv.gz").write_bytes(packed)
+    assert read(tmp_path / "a.csv.gz")[0] == ["a, b; c\td", "plain"]
+
+
+def test_a_row_that_does_not_fit_says_by_which_mark(tmp_path):
+    (tmp_path / "a.csv").write_text("text;n\ngood;1\nbad\n")
+    with pytest.raises(UserError, match=r"row 3: 1 fields where there should be 2, by the semicolons of the"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_header_that_is_not_utf8_is_counted_once(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xff\ntext;n\ngood;1\n")
+    texts, bad = read(tmp_path / "a.csv", skip=True)
+    assert texts == ["good"]
+    assert bad.counts == {"encoding": 1}
 
 
 def test_quotes_in_tsv_are_characters(tmp_path):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import UserError
-from litebert.corpus.read import Bad, csv_rows, find_sources, read_lines
+from litebert.corpus.read import Bad, csv_rows, find_sources, mark_of, read_lines
 from litebert.files import first_line
 
 BUCKETS = 64
@@ -133,7 +133,7 @@ def benchmark_texts(path: Path) -> Iterator[str]:
     if source.kind == "parquet":
         raise UserError(f"{path}: a benchmark to look for is read from JSON, JSONL, CSV, TSV or text")
     if source.kind == "csv":
-        for _, row in csv_rows(source, Bad()):
+        for _, row in csv_rows(source, Bad(), mark_of(source)):
             yield from row
         return
     lines = [(number, line) for number, line in read_lines(source, Bad()) if line is not None]

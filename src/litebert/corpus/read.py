@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from litebert.config import UserError
+from litebert.corpus.marks import delimiter_of, unlike
 from litebert.corpus.zstd import ZstdFile
 from litebert.files import first_line
 from litebert.strict import neighbour
@@ -308,15 +309,22 @@ def json_rows(source: Source, bad: Bad) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
     header: list[str] | None = None
-    for number, row in csv_rows(source, bad):
+    mark = mark_of(source)
+    for number, row in csv_rows(source, bad, mark):
         if header is None:
             header = row
             if column not in header:
                 raise UserError(f"{source.path} has no column {column!r}{neighbour(column, header, 'there are')}")
         elif len(row) != len(header):
-            bad(source, number, "fields", f"{len(row)} fields where the header has {len(header)}")
+            bad(source, number, "fields", unlike(len(row), len(header), mark))
         else:
             yield row[header.index(column)]
+
+
+def mark_of(source: Source) -> str:
+    """What stands between the fields of a CSV, by its header; TSV goes by its name."""
+    lines = read_lines(source, Bad(skip=True)) if uncompressed(source.path).endswith(".csv") else ()
+    return delimiter_of(next((line for _, line in lines if line and line.strip()), ""))
 
 
 def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, list[str]]]:
@@ -331,10 +339,8 @@ def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, l
                 skipped.add(number)
             yield line if line is not None else "\n"
 
-    how: dict[str, Any] = (
-        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"delimiter": mark, "strict": True}
-    )
-    reader = csv.reader(decoded(), **how)
+    how: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
+    reader = csv.reader(decoded(), delimiter="\t" if tabs else mark, **how)
     while True:
         try:
             row = next(reader)

@@ -31,7 +31,7 @@ from litebert.tasks.features import AT_ONCE
 from litebert.tasks.glue import GLUE
 from litebert.tasks.own import TEXTS, is_plain, read_texts
 from litebert.tasks.read import read_unlabelled
-from litebert.tasks.table import delimiter_of
+from litebert.tasks.table import names_in
 from litebert.tasks.words import words_of
 
 Format = Literal["csv", "tsv", "jsonl", "glue", "squad"]
@@ -84,8 +84,7 @@ def piped(task: Task, source: IO[bytes]) -> Iterator[Path]:
             first = next((line.strip() for line in lines if line.strip()), "")
         if not first:
             raise UserError("standard input is empty; pipe texts into it, one a line, or JSONL, or CSV")
-        named = {name.strip('"') for name in first.split(delimiter_of(first))}
-        table = named >= set(columns_of(task) or TEXTS[:1])
+        table = names_in(first) >= set(columns_of(task) or TEXTS[:1])
         path = held.rename(held.with_suffix(".jsonl" if first.startswith("{") else ".csv" if table else ".txt"))
         try:
             yield path

@@ -1,6 +1,6 @@
 """Files of rows -> numbered rows: CSV, TSV, JSONL and Parquet, compressed or not. A row that is broken is named."""
 
-import re
+import csv
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
+from litebert.corpus.marks import delimiter_of, unlike
 from litebert.corpus.read import (
     Bad,
     Source,
@@ -15,14 +16,13 @@ from litebert.corpus.read import (
     find_sources,
     is_unicode,
     json_rows,
+    mark_of,
     parquet_rows,
-    read_lines,
     uncompressed,
 )
 from litebert.strict import neighbour
 
 Row = dict[str, Any]
-MARKS = {",": "commas", "\t": "tabs", ";": "semicolons"}  # between the fields of a CSV
 
 
 @dataclass
@@ -67,7 +67,7 @@ def read_rows(path: str | Path, header: tuple[str, ...] | None = None, skip: boo
 
 def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[tuple[int, Row]]:
     names: list[str] | None = list(header) if header else None
-    mark = "," if header or not uncompressed(source.path).endswith(".csv") else delimiter_of(_header(source, bad))
+    mark = "," if header else mark_of(source)
     for number, row in csv_rows(source, bad, mark):
         if names is None:
             names = row
@@ -75,25 +75,18 @@ def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[t
                 twice = next(name for name in names if names.count(name) > 1)
                 raise UserError(f"{source.path}: the column {twice!r} stands twice in the header")
         elif len(row) != len(names):
-            by = "" if mark == "," else f", by the {MARKS[mark]} of the header"
-            bad(source, number, "fields", f"{len(row)} fields where there should be {len(names)}{by}")
+            bad(source, number, "fields", unlike(len(row), len(names), mark))
         else:
             yield number, dict(zip(names, row, strict=True))
 
 
-def delimiter_of(header: str) -> str:
-    """What stands between the fields of a CSV's header: a comma if there is one outside quotes, else a tab or a
-    semicolon, as spreadsheets write where the comma is the decimal point.
+def names_in(header: str) -> set[str]:
+    """The columns that the first line of a CSV names.
 
-    >>> delimiter_of("text;label"), delimiter_of("text,label;x"), delimiter_of('"text, whole";label'), delimiter_of("a")
-    (';', ',', ';', ',')
+    >>> sorted(names_in('id;"text, whole"'))
+    ['id', 'text, whole']
     """
-    bare = re.sub('"[^"]*"', "", header)
-    return next((mark for mark in MARKS if mark in bare), ",")
-
-
-def _header(source: Source, bad: Bad) -> str:
-    return next((line for _, line in read_lines(source, bad) if line and line.strip()), "")
+    return set(next(csv.reader([header], delimiter=delimiter_of(header)), ()))
 
 
 def column(row: Row, names: tuple[str, ...], where: str) -> Any:
