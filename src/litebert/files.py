@@ -1,11 +1,12 @@
 """Files: one that is written is whole or not there at all; JSON that is read is an object or one line says why; what
 one process writes others leave alone."""
 
+import difflib
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,24 @@ def alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def meant(path: str | Path, also: Iterable[str] = ()) -> str:
+    """The end of an error's line, where a path that is not there is all but one that is, or a name among `also`."""
+    path = Path(path)
+    here = next((each for each in (path, *path.parents) if os.path.isdir(each.parent)), path)
+    try:
+        names = sorted({*os.listdir(here.parent)} - {here.name})
+    except OSError:
+        names = []
+    if here != path:  # a folder on the way
+        names = [name for name in names if os.path.isdir(here.parent / name)]
+    stems = {Path(name).stem: name for name in names}  # an ending that is the same makes no two names alike
+    near = [
+        str(here.parent / stems[stem]) for stem in difflib.get_close_matches(here.stem[:80], stems, n=1, cutoff=0.7)
+    ]
+    near = near or difflib.get_close_matches(str(path)[:80], also, n=1, cutoff=0.85)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def read_json(path: Path) -> dict[str, Any]:

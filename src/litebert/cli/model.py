@@ -10,6 +10,7 @@ import typer
 
 from litebert.cli.show import Json, print_json, print_table, progress, size
 from litebert.config import PRESETS, HeadConfig, ModelConfig, UserError
+from litebert.files import meant
 from litebert.recipe import apply_sets, load_recipe, recipe_names
 from litebert.strict import neighbour
 
@@ -106,7 +107,8 @@ def find_config(name: str, sets: list[str]) -> tuple[ModelConfig, tuple[HeadConf
         return apply_sets({"model": {"preset": name}}, sets).model, ()
     if name.endswith(".toml") or any(name in (known, known.split("/")[1]) for known in recipe_names()):
         return load_recipe(name, sets).model, ()
-    raise UserError(f"{name!r} is no preset, recipe or folder{neighbour(name, [*PRESETS, SHIPPED, *recipe_names()])}")
+    near = meant(name) or neighbour(name, [*PRESETS, SHIPPED, *recipe_names()])
+    raise UserError(f"{name!r} is no preset, recipe or folder{near}")
 
 
 def _describe(name: str, config: ModelConfig, heads: tuple[HeadConfig, ...], as_json: bool) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from litebert.cli.show import Bound, FromPasses, Json, Precise, print_json, print_table
 from litebert.config import UserError
+from litebert.files import meant
 
 if TYPE_CHECKING:
     from litebert.infer.ask import Told
@@ -132,7 +133,8 @@ def check_file(file: Path) -> None:
     if text == PIPED or os.path.exists(text):
         return
     if " " in text or ("/" not in text and not glob(text)):
-        raise UserError(f"no file or folder {text}; a text that you type is answered by: --ask {shlex.quote(text)}")
+        remedy = f"; a text that you type is answered by: --ask {shlex.quote(text)}"
+        raise UserError(f"no file or folder {text}{meant(text) or remedy}")
 
 
 def typed(name: str, asks: list[str], beside: list[str], how: How, as_json: bool) -> None:

@@ -23,7 +23,7 @@ from typing import IO, Any
 from litebert.config import UserError
 from litebert.corpus.marks import delimiter_of, unlike
 from litebert.corpus.zstd import ZstdFile
-from litebert.files import first_line
+from litebert.files import first_line, meant
 from litebert.strict import neighbour
 
 KINDS = {
@@ -154,7 +154,7 @@ def uncompressed(path: str) -> str:
 def _source(path: str, strict: bool = True) -> Source | None:
     """A file said by name must be there and of a kind we read; in a folder, others are passed over."""
     if strict and "://" not in path and not Path(path).is_file():
-        raise UserError(f"no file or folder {path}")
+        raise UserError(f"no file or folder {path}{meant(path)}")
     stem = uncompressed(path)
     compression = path.removeprefix(stem)
     kind = next((kind for end, kind in KINDS.items() if stem.endswith(end)), None)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import UserError
+from litebert.files import meant
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -123,7 +124,8 @@ class Corpus:
 def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(f"no shards under {folder}; {REMEDY.format(folder)}")
+        near = "" if folder.exists() else meant(folder)
+        raise UserError(f"no shards under {folder}{near or f'; {REMEDY.format(folder)}'}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:

@@ -14,6 +14,7 @@ from typing import overload
 import torch
 
 from litebert.config import PRESETS, ModelConfig, UserError
+from litebert.files import meant
 from litebert.infer import ask
 from litebert.infer.ask import Tagged, Told
 from litebert.infer.embed import Pool, Vectors, embed, embedder
@@ -163,7 +164,7 @@ def find(name: str | Path) -> Path:
     if text in PRESETS:
         raise UserError(f"{text} is a preset, a shape without weights; give the folder or hub name of a trained model")
     if not _HUB_NAME.fullmatch(text):
-        raise UserError(f"no folder {text}")
+        raise UserError(f"no folder {text}{meant(text)}")
     wanted = [OURS, TASK, "config.json", *CHECKPOINTS, "model-*.safetensors", "pytorch_model-*.bin", *FILES, *BESIDE]
     return fetch(text, wanted)
 

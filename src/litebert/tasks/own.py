@@ -13,6 +13,7 @@ from pathlib import Path
 
 from litebert.config import UserError
 from litebert.corpus.read import KINDS, Bad, Source, find_sources, is_unicode, read_lines, uncompressed
+from litebert.files import meant
 from litebert.tasks.example import Example, Kind, Target, Task
 from litebert.tasks.race import with_option
 from litebert.tasks.table import Broken, Row, column, open_table, read_rows, text_of
@@ -288,7 +289,7 @@ def _conll(path: str | Path, labelled: bool = True) -> Iterator[tuple[int, tuple
     tags: list[str] = []
     begun = 1
     if not Path(path).is_file():
-        raise UserError(f"no file {path}")
+        raise UserError(f"no file {path}{meant(path)}")
     source = Source(str(path), "text", str(path).removeprefix(uncompressed(str(path))))
     for number, line in read_lines(source, Broken()):
         parts = (line or "").split()

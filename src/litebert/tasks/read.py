@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from litebert.config import UserError
+from litebert.files import meant
 from litebert.strict import neighbour
 from litebert.tasks.example import Example, Task
 from litebert.tasks.glue import GLUE, SPLITS, read_file, read_glue
@@ -41,7 +42,8 @@ def read_split(task: Task, folder: str | Path, split: str) -> Iterator[Example]:
     path = Path(folder)
     if not path.exists():
         if not HUB_NAME.fullmatch(str(folder)):
-            raise UserError(f"no folder {folder}; give the one that holds the files of {task.name} by --data")
+            remedy = f"; give the one that holds the files of {task.name} by --data"
+            raise UserError(f"no folder {folder}{meant(folder) or remedy}")
         path = fetch(str(folder), ["*.parquet"], "dataset")
     if task.name in SQUAD_FILES:
         parts = hub_parts(path, split)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import UserError
-from litebert.files import first_line, read_json, replace_file
+from litebert.files import first_line, meant, read_json, replace_file
 from litebert.text.library import SPECIALS, LibraryPieces, from_byte_level, from_json, from_wordpiece
 from litebert.text.normalise import Normaliser, Spans, cover
 from litebert.text.publish import library_json, settings_json, unigram_json
@@ -28,6 +28,7 @@ from litebert.text.words import Kind, starts_word
 FILES = ("spiece.model", "tokenizer.json", "vocab.txt", "vocab.json")  # in this order: the first one found is read
 BESIDE = ("tokenizer_config.json", "merges.txt")
 SHIPPED = Path(str(resources.files("litebert") / "shipped"))  # models that come with the package, by their names
+SHIPPED_NAMES = tuple(folder.name for folder in SHIPPED.glob("*/"))
 
 _ELSEWHERE = ("name_or_path", "tokenizer_file", "special_tokens_map_file", "auto_map")  # settings of another place
 
@@ -91,7 +92,8 @@ class Tokenizer:
                 raise UserError(f"{path} holds no tokenizer; looked for {', '.join(FILES)}")
             path = path / name
         elif not path.is_file():
-            raise UserError(f"no tokenizer file {path}; give one of {', '.join(FILES)} or a folder with one")
+            remedy = f"; give one of {', '.join(FILES)} or a folder with one"
+            raise UserError(f"no tokenizer file {path}{meant(path, SHIPPED_NAMES) or remedy}")
         beside = path.parent / "tokenizer_config.json"
         settings = read_json(beside) if beside.is_file() else {}
         pieces, files = _open(path, settings)
