@@ -47,6 +47,44 @@ def test_a_row_that_does_not_fit_says_by_which_mark(tmp_path):
         rows(tmp_path / "a.csv", 'text;label\n"a"b;c\n')
 
 
+def numbers(path, mark, cells):
+    """The column as it is learned from."""
+    path.write_text(
+        f"text{mark}price\n" + "".join(f'a{mark}"{cell}"\n' if mark == "," else f"a{mark}{cell}\n" for cell in cells)
+    )
+    return [each.target for each in read_own(path, infer_task(path, label=["price"], kind="regress"))]
+
+
+def test_numbers_between_semicolons_may_have_decimal_commas(tmp_path):
+    path = tmp_path / "a.csv"
+    assert numbers(path, ";", ["3,5", "12", "-0,25", " 1.234,50"]) == [3.5, 12, -0.25, 1234.5]
+    assert infer_task(path, label=["price"]).kind == "regress"
+    assert numbers(path, ";", ["1,234", "950", "0,5"]) == [1.234, 950, 0.5]
+    assert numbers(path, ";", ["1,5E+06", ",25"]) == [1.5e6, 0.25]
+    path.write_text("text;mark\na;1,0\nb;1,3\nc;1,0\n")
+    assert infer_task(path, label=["mark"], kind="classify").labels == ("1,0", "1,3")
+
+
+@pytest.mark.parametrize(
+    ("mark", "cells", "sentence"),
+    [
+        (",", ["3,5", "2,5"], "row 2: '3,5' in 'price' is not a number; write 3.5"),
+        ("\t", ["3,5", "2,5"], "row 2: '3,5' in 'price' is not a number; write 3.5"),
+        (",", ["1,234", "950"], "row 2: '1,234' in 'price' is not a number; write 1234 or 1.234"),
+        ("\t", ["1,234", "0,5"], "row 2: '1,234' in 'price' is not a number; write 1234 or 1.234"),
+        (";", ["950", "1,234", "12,000"], "row 3: '1,234' in 'price' is not a number; write 1234 or 1.234"),
+        (";", ["1,5", "1,234,567"], "row 2: '1,5' in 'price' is not a number; write 1.5"),
+        (";", ["1,5", "2.25"], "row 2: '1,5' in 'price' is not a number; write 1.5"),
+        (";", ["1,5", "k.A."], "row 3: 'k.A.' in 'price' is not a number"),
+        (";", ["1,5", "12.10.2020"], "row 3: '12.10.2020' in 'price' is not a number"),
+    ],
+)
+def test_a_comma_that_may_not_be_decimal_is_never_guessed_at(mark, cells, sentence, tmp_path):
+    with pytest.raises(UserError) as problem:
+        numbers(tmp_path / "a.csv", mark, cells)
+    assert str(problem.value).endswith(f"a.csv, {sentence}")
+
+
 @pytest.mark.parametrize(("encoding", "row"), [("cp1252", 2), ("utf-16", 1)])
 def test_a_file_in_another_encoding_is_to_be_saved_anew(encoding, row, tmp_path):
     with pytest.raises(UserError) as problem:

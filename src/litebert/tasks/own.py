@@ -14,6 +14,7 @@ from pathlib import Path
 from litebert.config import UserError
 from litebert.corpus.read import KINDS, Bad, Source, find_sources, is_unicode, read_lines, uncompressed
 from litebert.files import meant
+from litebert.tasks.decimals import has_decimal_commas
 from litebert.tasks.example import Example, Kind, Target, Task
 from litebert.tasks.race import with_option
 from litebert.tasks.table import Broken, Row, column, open_table, read_rows, text_of
@@ -152,6 +153,7 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
         return Task(kind="several", texts=texts, label=label, labels=label)
     counts: Counter[str] = Counter()
     lists = numbers = whole = rows = 0
+    comma = has_decimal_commas(path, label[0])
     for number, row in read_rows(path):
         where = f"{path}, row {number}"
         value = column(row, label, where)
@@ -166,8 +168,9 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
                     f"{SEPARATOR} joins labels there: then an empty field is none of them"
                 )
             counts[label_of(value, label[0], where)] += 1
-            numbers += as_number(value) is not None
-            whole += as_number(value) is not None and float(value).is_integer()
+            found = as_number(value, comma)
+            numbers += found is not None
+            whole += found is not None and found.is_integer()
     parts = set(counts) if lists else set() if said else joined(counts)
     if lists or parts:
         return Task(kind="several", texts=texts, label=label, labels=tuple(sorted(parts)))
@@ -211,6 +214,7 @@ def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Ex
             target = tuple(known(tag, task.labels, where) for tag in said) if labelled else None
             yield Example(key=str(number), texts=words, target=target, where=where)
         return
+    comma = labelled and task.kind == "regress" and has_decimal_commas(path, task.label[0])
     for number, row in _rows(path):
         where = f"{path}, row {number}"
         key = _key(row, number)
@@ -226,7 +230,8 @@ def read_own(path: str | Path, task: Task, labelled: bool = True) -> Iterator[Ex
             texts = tuple(text_of(row, (name,), where) for name in task.texts)
         if labelled:
             column(row, task.label[:1], where)
-        yield Example(key=key, texts=texts, target=_target(row, task, texts, where) if labelled else None, where=where)
+        right = _target(row, task, texts, where, comma) if labelled else None
+        yield Example(key=key, texts=texts, target=right, where=where)
 
 
 def _options(row: Row, task: Task, where: str) -> tuple[str, ...]:
@@ -238,11 +243,11 @@ def _options(row: Row, task: Task, where: str) -> tuple[str, ...]:
     return (text_of(row, task.texts, where), *options)
 
 
-def _target(row: Row, task: Task, texts: tuple[str, ...], where: str) -> Target:
+def _target(row: Row, task: Task, texts: tuple[str, ...], where: str, comma: bool) -> Target:
     name, value = task.label[0], row[task.label[0]]
     match task.kind:
         case "regress":
-            return number_of(value, name, where)
+            return number_of(value, name, where, comma)
         case "answer":
             return answers_of(value, texts[1], where)
         case "choice":

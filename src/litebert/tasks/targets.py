@@ -8,6 +8,7 @@ from typing import Any
 from litebert.config import UserError
 from litebert.corpus.read import is_unicode
 from litebert.strict import neighbour
+from litebert.tasks.decimals import meant_by, with_point
 from litebert.tasks.example import Answer
 from litebert.tasks.table import Row, column, text_of
 from litebert.tasks.words import words_of
@@ -42,18 +43,19 @@ def known(label: str, labels: Sequence[str], where: str) -> str:
     return label
 
 
-def as_number(value: Any) -> float | None:
+def as_number(value: Any, comma: bool = False) -> float | None:
+    """`comma`: whether that is its decimal point, as `has_decimal_commas` finds."""
     try:
-        found = float(value)
+        found = float(with_point(value) if comma else value)
     except (TypeError, ValueError):
         return None
     return found if found == found and abs(found) != float("inf") else None
 
 
-def number_of(value: Any, name: str, where: str) -> float:
-    found = as_number(value)
+def number_of(value: Any, name: str, where: str, comma: bool = False) -> float:
+    found = as_number(value, comma)
     if found is None:
-        raise UserError(f"{where}: {value!r} in {name!r} is not a number")
+        raise UserError(f"{where}: {value!r} in {name!r} is not a number{meant_by(str(value).strip())}")
     return found
 
 
