@@ -80,6 +80,12 @@ def test_the_command_gives_the_same_curve_again(taught, file):
     assert found["settle"] == {"bound": 0.01, "from_passes": 3}
 
 
+def test_the_task_is_written_as_the_model_has_it(taught, file):
+    written = json.loads((taught() / "task.json").read_text())["task"]
+    assert as_json(taught(), "--data", file, "--passes", "1,2")["task"] == written
+    assert not {"mean", "scale"} & set(written)
+
+
 def test_more_passes_than_it_was_trained_with_are_allowed(taught, file):
     assert [each["passes"] for each in as_json(taught(), "--data", file, "--passes", "6,9")["depths"]] == [6, 9]
 

@@ -91,7 +91,7 @@ def as_table(found: Depths, models: Sequence[Asked], names: Sequence[str], data:
         "command": command,
         "models": list(names),
         "data": data,
-        "task": asdict(found.task),
+        "task": found.task.as_table(),
         "counts": {"examples": found.examples, "cut": found.cut},
         "settle": None if found.settle is None else asdict(found.settle),
         "machine": {
