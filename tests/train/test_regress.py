@@ -105,6 +105,14 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit_and_its_checkpoint_answers_i
     assert load(tmp_path / "cut").taught == load(tmp_path / "whole").taught == checkpoint.taught
 
 
+def test_a_run_whose_numbers_changed_is_not_gone_on_with_and_says_so(toy, tmp_path, killed_at_second_look):
+    recipe = recipe_of(toy, counts(tmp_path / "a.tsv", 80), BRIEF)
+    killed_at_second_look(lambda: finetune(recipe, tmp_path / "run", False, ALONE, quiet))
+    counts(tmp_path / "a.tsv", 80, scale=2)
+    with pytest.raises(UserError, match=r"the examples or numbers are not those that .* was begun with; put the old"):
+        finetune(None, tmp_path / "run", True, ALONE, quiet)
+
+
 def test_a_run_that_was_begun_on_the_numbers_as_they_are_is_not_gone_on_with():
     rows, plain = examples([1.5, 2.5]), Task(kind="regress")
     assert digest_of(counted_in(plain, rows)[0], rows) != digest_of(plain, rows)

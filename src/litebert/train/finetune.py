@@ -173,7 +173,7 @@ def take_seat(
     lesson, tutor, notes = processes.each(read)
     if not processes.alike(lesson.digest):
         raise processes.mistake("the examples are not the same on every machine; copy the first one's to all of them")
-    kept, moments, state = last_state(run, lesson.digest, processes)
+    kept, moments, state = last_state(run, lesson, processes)
     network, progress = tutor.network, Progress(**state.get("progress", {}))
     network.to(device, torch.promote_types(precision, torch.float32))
     network.encoder.embeddings.compute = precision
@@ -196,7 +196,7 @@ def take_seat(
     return Seat(recipe, lesson, tutor, model, optimizer, processes, run, say, tally, asked), progress
 
 
-def last_state(run: Run | None, digest: str, processes: Processes) -> tuple[State, State, dict[str, Any]]:
+def last_state(run: Run | None, lesson: Lesson, processes: Processes) -> tuple[State, State, dict[str, Any]]:
     """Weights, moments and the rest of the last checkpoint, for all; nothing where there is none."""
     weights: State = {}
     moments: State = {}
@@ -208,10 +208,10 @@ def last_state(run: Run | None, digest: str, processes: Processes) -> tuple[Stat
         if last is None:
             return {}
         _, kept, more, state = read_checkpoint(last)
-        if state.get("examples", digest) != digest:
+        if state.get("examples", lesson.digest) != lesson.digest:
             raise UserError(
-                f"the examples or labels are not those that {run.folder} was begun with; put the old files back, or "
-                "choose another directory"
+                f"the examples or {lesson.targets} are not those that {run.folder} was begun with; put the old "
+                "files back, or choose another directory"
             )
         weights.update(kept)
         moments.update(more)

@@ -38,6 +38,11 @@ class Lesson:
     notes: tuple[str, ...]
     digest: str  # what tells these examples from others
 
+    @property
+    def targets(self) -> str:
+        """What is to be answered, in a word for people."""
+        return "numbers" if self.taught.task.kind == "regress" else "labels"
+
 
 def read_lesson(recipe: TuneRecipe, model: Model) -> Lesson:
     config, notes = recipe.task, []
