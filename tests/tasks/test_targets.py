@@ -10,7 +10,7 @@ from litebert.tasks.example import Answer, Task
 from litebert.tasks.metrics import entity_f1
 from litebert.tasks.own import guess_columns, infer_task, read_own
 from litebert.tasks.read import benchmark, read_unlabelled
-from litebert.tasks.targets import answers_of, choice_of, label_of, labels_of, options_of, words_and_tags
+from litebert.tasks.targets import answers_of, choice_of, label_of, labels_of, number_of, options_of, words_and_tags
 
 
 def rows(path, *some):
@@ -29,6 +29,12 @@ def test_a_label_that_is_missing_is_no_class(tmp_path):
 
 def test_whole_numbers_are_named_alike_however_they_are_written():
     assert {label_of(value, "", "") for value in (1, 1.0, "1", " 1 ")} == {"1"}
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), float("nan"), None])
+def test_what_no_float_holds_is_not_a_number(value):
+    with pytest.raises(UserError, match=r"row 7: .{1,60} in 'stars' is not a number$"):
+        number_of(value, "stars", "row 7")
 
 
 def test_labels_in_one_field_may_stand_apart(tmp_path):
@@ -56,7 +62,15 @@ def test_answers_in_every_shape(value, found):
     assert answers_of(value, "the man, he", "row 1") == found
 
 
-@pytest.mark.parametrize("value", [[{"answer": "man"}], {"text": ["a"], "answer_start": [1, 2]}, {"answer_start": 1}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"answer": "man"}],
+        {"text": ["a"], "answer_start": [1, 2]},
+        {"answer_start": 1},
+        {"text": "man", "answer_start": 1e999},
+    ],
+)
 def test_answers_in_no_shape_are_named(value):
     with pytest.raises(UserError, match=r"row 1: .* is no answer; give its text, or 'text' and 'answer_start'"):
         answers_of(value, "the man", "row 1")
@@ -88,6 +102,7 @@ def test_a_choice_is_read_with_its_question(tmp_path):
         ({"tokens": ["a"], "tags": "O"}, "tags and spans come as a list"),
         ({"tokens": ["a", "b"], "tags": ["O"]}, "2 words and 1 tags"),
         ({"text": "a b", "spans": [{"start": 0}]}, "needs 'start', 'end' and 'label'"),
+        ({"text": "a b", "spans": [{"start": 1e999, "end": 9, "label": "x"}]}, "needs 'start', 'end' and 'label'"),
         ({"text": "a b", "spans": [[0, 1]]}, "needs 'start', 'end' and 'label'"),
         ({"text": "a b", "spans": [{"start": 5, "end": 9, "label": "x"}]}, "marks no word"),
         ({"text": "ann-bo", "spans": [{"start": 0, "end": 3, "label": "x"}, {"start": 4, "end": 6, "label": "y"}]},

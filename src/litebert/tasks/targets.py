@@ -47,7 +47,7 @@ def as_number(value: Any, comma: bool = False) -> float | None:
     """`comma`: whether that is its decimal point, as `has_decimal_commas` finds."""
     try:
         found = float(with_point(value) if comma else value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return found if found == found and abs(found) != float("inf") else None
 
@@ -55,7 +55,7 @@ def as_number(value: Any, comma: bool = False) -> float | None:
 def number_of(value: Any, name: str, where: str, comma: bool = False) -> float:
     found = as_number(value, comma)
     if found is None:
-        raise UserError(f"{where}: {value!r} in {name!r} is not a number{meant_by(str(value).strip())}")
+        raise UserError(f"{where}: {value!r:.60} in {name!r} is not a number{meant_by(str(value).strip())}")
     return found
 
 
@@ -88,7 +88,7 @@ def answers_of(value: Any, passage: str, where: str) -> tuple[Answer, ...]:
                 (each["text"], each.get("answer_start")) if isinstance(each, dict) else (each, None) for each in parts
             ]
         found = [(str(text), _find(str(text), passage) if start is None else int(start)) for text, start in pairs]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(
             f"{where}: {str(value)[:60]!r} is no answer; give its text, or 'text' and 'answer_start'"
         ) from None
@@ -156,7 +156,7 @@ def _tags(marks: Iterable[Any], places: Sequence[tuple[int, int]], size: int, wh
     for mark in marks:
         try:
             start, end, name = int(mark["start"]), int(mark["end"]), str(mark["label"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise UserError(f"{where}: the span {str(mark)[:40]!r} needs 'start', 'end' and 'label'") from None
         touched = [n for n, (low, high) in enumerate(places) if low < end and high > start]
         if not touched or not 0 <= start < end <= size:
