@@ -201,5 +201,8 @@ def test_half_a_surrogate_pair_is_one_line(tmp_path):
     from litebert.text.train import TrainSettings, train_tokenizer
 
     trained, _ = train_tokenizer(["the quick brown fox"] * 20, TrainSettings(kind="bpe", vocab_size=270))
-    with pytest.raises(UserError, match="half a surrogate pair"):
-        trained.encode("\ud800x")
+    for tokenizer in (trained, Tokenizer.load("litebert-base")):
+        with pytest.raises(UserError, match="half a surrogate pair"):
+            tokenizer.encode("\ud800x")
+        with pytest.raises(UserError, match="half a surrogate pair"):
+            tokenizer.ids(["the fox", "\ud800x"])

@@ -63,6 +63,7 @@ class Pieces(Protocol):
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_TORN = "the text holds half a surrogate pair, which is no character; was it cut, or decoded wrongly?"
 
 
 class Tokenizer:
@@ -189,9 +190,7 @@ class Tokenizer:
 
     def _spans(self, text: str) -> tuple[list[int], Spans]:
         if not text.isascii() and _SURROGATE.search(text):
-            raise UserError(
-                "the text holds half a surrogate pair, which is no character; was it cut, or decoded wrongly?"
-            )
+            raise UserError(_TORN)
         mask = self.roles["mask"]
         if mask is None or (name := self.pieces.piece(mask)) not in text:
             ids, spans = self.pieces.spans(text)
@@ -210,7 +209,12 @@ class Tokenizer:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """All ids of many texts in one row, and how many each text has: no specials, no offsets, for corpora."""
-        return self.pieces.bulk(texts)
+        try:
+            return self.pieces.bulk(texts)
+        except TypeError:  # of both libraries; to look before would cost every corpus its time
+            if any(map(_SURROGATE.search, texts)):
+                raise UserError(_TORN) from None
+            raise
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the pieces, specials left out."""
