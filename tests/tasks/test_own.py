@@ -43,6 +43,19 @@ def test_fractions_or_many_whole_numbers_are_a_quantity(values, tmp_path):
     assert infer_task(path, kind="classify").kind == "classify"
 
 
+@pytest.mark.parametrize(
+    ("odd", "said"), [("n/a", "'n/a'"), ("1e999", "'1e999'"), ('"1,234"', "'1,234'.*; write 1234 or")]
+)
+def test_a_few_cells_that_are_no_numbers_do_not_make_a_quantity_into_classes(odd, said, tmp_path):
+    """Forty prices and a slip: before anything is learned, the slip is named."""
+    path = csv(tmp_path, "text,price\n" + "".join(f"t{n},{n}.5\n" for n in range(40)) + f"t,{odd}\n")
+    with pytest.raises(UserError, match=rf"row 42: {said}.*; mend that, or say --kind classify if the column holds"):
+        infer_task(path, label=["price"])
+    assert len(infer_task(path, label=["price"], kind="classify").labels) == 41
+    few = csv(tmp_path, "text,label\n" + "a,1\nb,2\nc,3\n" * 20 + "d,unknown\n")
+    assert infer_task(few).labels == ("1", "2", "3", "unknown")
+
+
 def test_two_texts_make_a_pair(tmp_path):
     path = csv(tmp_path, "q\ta\tok\nwho\tme\t1\nwhy\tno\t0\n", "a.tsv")
     task = infer_task(path, ["q", "a"], ["ok"])

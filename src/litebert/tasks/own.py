@@ -14,7 +14,7 @@ from pathlib import Path
 from litebert.config import UserError
 from litebert.corpus.read import KINDS, Bad, Source, find_sources, is_unicode, read_lines, uncompressed
 from litebert.files import meant
-from litebert.tasks.decimals import has_decimal_commas
+from litebert.tasks.decimals import has_decimal_commas, meant_by
 from litebert.tasks.example import Example, Kind, Target, Task
 from litebert.tasks.race import with_option
 from litebert.tasks.table import Broken, Row, column, open_table, read_rows, text_of
@@ -29,12 +29,14 @@ from litebert.tasks.targets import (
     label_of,
     labels_of,
     missing,
+    no_number,
     number_of,
     options_of,
     words_and_tags,
 )
 
 CONLL = (".conll", ".bio", ".iob")
+NEARLY_ALL = 0.9  # of a column: then the rest is a mistake
 MANY = 20  # more different whole numbers than this are a quantity, not classes
 TEXTS, LABELS = ("text", "sentence"), ("label", "labels")  # what columns are called when nobody says
 PASSAGES = (*TEXTS, "article", "context", "passage")
@@ -153,6 +155,7 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
         return Task(kind="several", texts=texts, label=label, labels=label)
     counts: Counter[str] = Counter()
     lists = numbers = whole = rows = 0
+    odd = ""  # the first that is no number
     comma = has_decimal_commas(path, label[0])
     for number, row in read_rows(path):
         where = f"{path}, row {number}"
@@ -169,12 +172,15 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
                 )
             counts[label_of(value, label[0], where)] += 1
             found = as_number(value, comma)
-            numbers += found is not None
+            odd = odd or (no_number(value, label[0], where) if found is None else "")
+            numbers += found is not None or meant_by(str(value).strip()) != ""
             whole += found is not None and found.is_integer()
     parts = set(counts) if lists else set() if said else joined(counts)
     if lists or parts:
         return Task(kind="several", texts=texts, label=label, labels=tuple(sorted(parts)))
-    quantity = numbers == rows and (whole < rows or len(counts) > MANY)
+    quantity = numbers >= NEARLY_ALL * rows and (whole < numbers or len(counts) > MANY)
+    if not said and quantity and odd:
+        raise UserError(f"{odd}; mend that, or say --kind classify if the column holds names")
     if said == "regress" or (not said and quantity):
         return Task(kind="regress", texts=texts, label=label)
     if not said and len(counts) > max(50, rows // 2):

@@ -55,8 +55,12 @@ def as_number(value: Any, comma: bool = False) -> float | None:
 def number_of(value: Any, name: str, where: str, comma: bool = False) -> float:
     found = as_number(value, comma)
     if found is None:
-        raise UserError(f"{where}: {value!r:.60} in {name!r} is not a number{meant_by(str(value).strip())}")
+        raise UserError(no_number(value, name, where))
     return found
+
+
+def no_number(value: Any, name: str, where: str) -> str:
+    return f"{where}: {value!r:.60} in {name!r} is not a number{meant_by(str(value).strip())}"
 
 
 def in_digits(number: float) -> str:
