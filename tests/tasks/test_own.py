@@ -56,6 +56,15 @@ def test_a_few_cells_that_are_no_numbers_do_not_make_a_quantity_into_classes(odd
     assert infer_task(few).labels == ("1", "2", "3", "unknown")
 
 
+def test_what_is_read_is_not_what_is_to_be_learned(tmp_path):
+    path = csv(tmp_path, "text,label\na,x\nb,y\n")
+    for texts, label in ((["label"], []), ([], ["text"]), (["text", "label"], ["label"])):
+        with pytest.raises(
+            UserError, match=r"'(text|label)' is read and is to be learned; say another column by --text or"
+        ):
+            infer_task(path, texts, label)
+
+
 def test_two_texts_make_a_pair(tmp_path):
     path = csv(tmp_path, "q\ta\tok\nwho\tme\t1\nwhy\tno\t0\n", "a.tsv")
     task = infer_task(path, ["q", "a"], ["ok"])

@@ -63,6 +63,8 @@ def infer_task(
     target = tuple(label) or _guess(row, LABELS, where, "--label")
     for name in (*chosen, *target):
         column(row, (name,), where)
+        if name in chosen and name in target:
+            raise UserError(f"{path}: {name!r} is read and is to be learned; say another column by --text or --label")
     return _labelled(path, chosen, target, kind)
 
 
