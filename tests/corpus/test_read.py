@@ -69,6 +69,13 @@ def test_every_format_reads_plain_and_compressed(name, packing, tmp_path):
     assert [" ".join(text.split()) for text in texts] == [" ".join(text.split()) for text in TEXTS]
 
 
+@pytest.mark.parametrize("name", ["a.TXT", "a.JSONL.GZ", "a.Csv", "a.TSV.gz"])
+def test_an_ending_in_capitals_is_that_ending(name, tmp_path):
+    content = FORMATS[name.lower().removesuffix(".gz")]()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+    assert [" ".join(text.split()) for text in read(tmp_path)[0]] == [" ".join(text.split()) for text in TEXTS]
+
+
 @pytest.mark.parametrize(("name", "make"), [("a.jsonl", as_jsonl), ("a.csv", as_csv), ("a.parquet", as_parquet)])
 def test_the_text_column_is_chosen_by_name(name, make, tmp_path):
     (tmp_path / name).write_bytes(make("body"))

@@ -6,7 +6,7 @@ import pytest
 
 from litebert.config import UserError
 from litebert.tasks.example import Answer, Task
-from litebert.tasks.own import infer_task, read_own
+from litebert.tasks.own import infer_task, is_plain, read_own
 
 
 def csv(folder, text, name="a.csv"):
@@ -136,6 +136,12 @@ def test_tags_from_conll_lists_and_spans(tmp_path):
     (example,) = read_own(path, infer_task(path))
     assert example.texts == ("Ann", "Hale", "sailed", ".")  # as a text is split that is asked later
     assert example.target == ("B-PER", "I-PER", "O", "O")
+
+
+def test_an_ending_in_capitals_is_that_ending(tmp_path):
+    assert infer_task(csv(tmp_path, "text;label\na;x\nb;y\n", "A.CSV")).labels == ("x", "y")
+    assert infer_task(csv(tmp_path, "a B-X\nb O\n", "a.CoNLL")).labels == ("O", "B-X")
+    assert is_plain("A.TXT")
 
 
 def test_answers_in_the_ways_they_are_written(tmp_path):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from litebert.config import UserError
+from litebert.corpus.folders import files_below
 from litebert.corpus.marks import delimiter_of, unlike
 from litebert.corpus.zstd import ZstdFile
 from litebert.files import first_line, meant
@@ -103,33 +104,8 @@ def _expand(given: str) -> tuple[list[str], bool]:
     """Names, and whether each of them must be a file that can be read."""
     path = Path(given)
     if path.is_dir():
-        return _files_below(path), False
+        return files_below(path), False
     return sorted(glob(given, recursive=True)) if has_magic(given) and not path.exists() else [given], True
-
-
-def _files_below(root: Path) -> list[str]:
-    """None that is hidden or in a hidden folder. Links to folders are followed last, and no folder is read twice."""
-    found: list[str] = []
-    seen: set[str] = set()
-    starts = [root]
-    for start in starts:
-        for here, folders, names in os.walk(start, onerror=_no_folder):
-            real = os.path.realpath(here)
-            if real in seen:
-                folders.clear()
-                continue
-            seen.add(real)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            starts += [path for name in folders if (path := Path(here, name)).is_symlink()]
-            paths = (Path(here, name) for name in names if not name.startswith("."))
-            found += [str(path) for path in paths if path.is_file()]
-    return sorted(found)
-
-
-def _no_folder(problem: OSError) -> None:
-    """Folders of others are passed over; on a disk that fails, nothing is."""
-    if not isinstance(problem, PermissionError):
-        raise UserError(f"cannot read {problem.filename}: {problem.strerror}")
 
 
 def _expand_url(given: str) -> tuple[list[str], bool]:
@@ -148,16 +124,21 @@ def _expand_url(given: str) -> tuple[list[str], bool]:
 
 def uncompressed(path: str) -> str:
     """The name without the ending that says how it is compressed."""
-    return path.removesuffix(next((end for end in COMPRESSIONS if path.endswith(end)), ""))
+    end = next((end for end in COMPRESSIONS if path.lower().endswith(end)), "")
+    return path[: len(path) - len(end)]
+
+
+def ending(path: str | Path) -> str:
+    """What says how a file is written: .csv, of a.CSV.gz too."""
+    return Path(uncompressed(str(path))).suffix.lower()
 
 
 def _source(path: str, strict: bool = True) -> Source | None:
     """A file said by name must be there and of a kind we read; in a folder, others are passed over."""
     if strict and "://" not in path and not Path(path).is_file():
         raise UserError(f"no file or folder {path}{meant(path)}")
-    stem = uncompressed(path)
-    compression = path.removeprefix(stem)
-    kind = next((kind for end, kind in KINDS.items() if stem.endswith(end)), None)
+    compression = path.removeprefix(uncompressed(path)).lower()
+    kind = KINDS.get(ending(path))
     if kind is None:
         if strict:
             known = f"{', '.join(KINDS)}, plain or with {', '.join(COMPRESSIONS)}"
@@ -323,14 +304,14 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
 
 def mark_of(source: Source) -> str:
     """What stands between the fields of a CSV, by its header; TSV goes by its name."""
-    lines = read_lines(source, Bad(skip=True)) if uncompressed(source.path).endswith(".csv") else ()
+    lines = read_lines(source, Bad(skip=True)) if ending(source.path) == ".csv" else ()
     return delimiter_of(next((line for _, line in lines if line and line.strip()), ""))
 
 
 def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Numbered rows of fields; in TSV a quote is a character like any other, as in GLUE's files."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    tabs = source.path.removesuffix(source.compression).endswith(".tsv")
+    tabs = ending(source.path) == ".tsv"
     skipped: set[int] = set()
 
     def decoded() -> Iterator[str]:

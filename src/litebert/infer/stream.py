@@ -44,9 +44,9 @@ def format_of(path: Path, said: str | None) -> Format:
         if said not in (*ENDINGS.values(), "glue"):
             raise UserError(f"--format {said!r}; allowed: csv, tsv, jsonl, glue, squad")
         return said
-    if path.suffix not in ENDINGS:
+    if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path}: predictions are written as .csv, .tsv, .jsonl or .json (SQuAD's); or say --format")
-    return ENDINGS[path.suffix]
+    return ENDINGS[path.suffix.lower()]
 
 
 def columns_of(task: Task) -> tuple[str, ...]:

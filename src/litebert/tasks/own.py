@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from litebert.config import UserError
-from litebert.corpus.read import KINDS, Bad, Source, find_sources, is_unicode, read_lines, uncompressed
+from litebert.corpus.read import KINDS, Bad, Source, ending, find_sources, is_unicode, read_lines, uncompressed
 from litebert.files import meant
 from litebert.tasks.decimals import has_decimal_commas, meant_by
 from litebert.tasks.example import Example, Kind, Target, Task
@@ -69,12 +69,12 @@ def infer_task(
 
 
 def is_conll(path: str | Path) -> bool:
-    return uncompressed(str(path)).endswith(CONLL)
+    return ending(path) in CONLL
 
 
 def is_plain(path: str | Path) -> bool:
     """Whether a file holds texts without columns, as its name says."""
-    return KINDS.get(Path(uncompressed(str(path))).suffix) == "text"
+    return KINDS.get(ending(path)) == "text"
 
 
 def _first(path: str | Path) -> tuple[Row, str]:
@@ -87,7 +87,7 @@ def _first(path: str | Path) -> tuple[Row, str]:
 
 def _rows(path: str | Path) -> Iterator[tuple[int, Row]]:
     """The rows of a table; one of SQuAD's own files is none, and the way to it is said."""
-    if uncompressed(str(path)).endswith(".json"):
+    if ending(path) == ".json":
         begin = "".join(line or "" for _, line in islice(read_lines(open_table(path), Bad(skip=True)), 50))
         if all(re.search(rf'"{key}"\s*:\s*\[', begin) for key in ("data", "paragraphs")):
             name, version = ("squad2", "v2.0") if '"is_impossible"' in begin else ("squad", "v1.1")
@@ -303,7 +303,7 @@ def _conll(path: str | Path, labelled: bool = True) -> Iterator[tuple[int, tuple
     begun = 1
     if not Path(path).is_file():
         raise UserError(f"no file {path}{meant(path)}")
-    source = Source(str(path), "text", str(path).removeprefix(uncompressed(str(path))))
+    source = Source(str(path), "text", str(path).removeprefix(uncompressed(str(path))).lower())
     for number, line in read_lines(source, Broken()):
         parts = (line or "").split()
         if parts and parts[0] != "-DOCSTART-":
