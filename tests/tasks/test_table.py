@@ -38,6 +38,12 @@ def test_a_compressed_csv_with_semicolons_is_learned_from(tmp_path):
     assert [len(each.texts[0]) for each in read_own(tmp_path / "a.csv.gz", task)] == [17, 200_000]
 
 
+def test_empty_columns_beside_a_table_are_no_columns_of_it(tmp_path):
+    assert [row["b"] for row in rows(tmp_path / "a.csv", "a,b,,\n1,2,,\n")] == ["2"]
+    with pytest.raises(UserError, match=r"a\.csv: the column 'b' stands twice in the header"):
+        rows(tmp_path / "a.csv", "a,b,,b\n1,2,,3\n")
+
+
 def test_a_row_that_does_not_fit_says_by_which_mark(tmp_path):
     with pytest.raises(UserError, match=r"a\.csv, row 2: 1 fields where there should be 2, by the semicolons of the"):
         rows(tmp_path / "a.csv", "text;label\na,b\n")

@@ -71,8 +71,8 @@ def _csv(source: Source, bad: Bad, header: tuple[str, ...] | None) -> Iterator[t
     for number, row in csv_rows(source, bad, mark):
         if names is None:
             names = row
-            if len(set(names)) != len(names):
-                twice = next(name for name in names if names.count(name) > 1)
+            twice = next((name for name in names if name and names.count(name) > 1), None)
+            if twice is not None:  # columns without a name are what spreadsheets leave beside a table
                 raise UserError(f"{source.path}: the column {twice!r} stands twice in the header")
         elif len(row) != len(names):
             bad(source, number, "fields", unlike(len(row), len(names), mark))
