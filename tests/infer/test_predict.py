@@ -22,6 +22,7 @@ from litebert.model.weights import build
 from litebert.tasks.answers import Answers, average, best_threshold, decide
 from litebert.tasks.example import Answer, Example, Task
 from litebert.tasks.read import TASKS
+from litebert.tasks.table import read_rows
 from litebert.tasks.taught import Taught
 from tests import forked
 from tests.toys import WORDS, classes, questions, toy_model, write_rows
@@ -151,6 +152,21 @@ def test_a_csv_has_a_number_as_finely_as_jsonl_has_it(mean, scale, tmp_path):
     assert len({float(each) for each in written}) == len(set(exact)) > 3
     if mean == 0:
         assert max(len(each.strip("-0.").replace(".", "")) for each in written) <= 9
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_what_is_written_is_read_back_as_it_was(classifier, tmp_path, ending):
+    keys = ['say "when"', "a, b", "c\td\ne"]
+    file = write_rows(tmp_path / "a.jsonl", [{"id": key, "review": "the film"} for key in keys])
+    assert predict(classifier, file, "--to", tmp_path / f"o.{ending}").exit_code == 0
+    found = [row["id"] for _, row in read_rows(tmp_path / f"o.{ending}")]
+    assert found == [*keys[:2], keys[2] if ending == "csv" else "c d e"]
+
+
+def test_rows_whose_id_is_null_go_by_their_number(classifier, tmp_path):
+    file = write_rows(tmp_path / "a.jsonl", [{"id": key, "review": "the film"} for key in ("x", None)])
+    assert predict(classifier, file, "--to", tmp_path / "o.csv").exit_code == 0
+    assert [row["id"] for _, row in read_rows(tmp_path / "o.csv")] == ["x", "2"]
 
 
 def test_cut_texts_are_counted_and_said(classifier, tmp_path):

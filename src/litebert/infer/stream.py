@@ -10,6 +10,7 @@ import fcntl
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -196,8 +197,11 @@ def _row(task: Task, form: Format, example: Example, said: Said, number: int) ->
 
 
 def _line(fields: Sequence[str], form: Format) -> bytes:
+    """In TSV a quote is a character like any other, as it is read; what would end a field or a row becomes a space."""
+    if form == "tsv":
+        return ("\t".join(re.sub(r"[\t\r\n]", " ", field) for field in fields) + "\n").encode()
     text = io.StringIO()
-    csv.writer(text, delimiter="\t" if form == "tsv" else ",", lineterminator="\n").writerow(fields)
+    csv.writer(text, lineterminator="\n").writerow(fields)
     return text.getvalue().encode()
 
 

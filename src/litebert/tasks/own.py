@@ -293,7 +293,8 @@ def read_texts(path: str | Path, columns: Sequence[str] = (), usual: Sequence[st
 
 
 def _key(row: Row, number: int) -> str:
-    return str(row.get("id", row.get("index", number)))
+    """Its name, if it has one."""
+    return str(next((row[name] for name in ("id", "index") if not missing(row.get(name))), number))
 
 
 def _conll(path: str | Path, labelled: bool = True) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
