@@ -228,6 +228,16 @@ def test_a_csv_is_read_by_what_stands_between_the_names_of_its_header(mark, tmp_
     assert read(tmp_path / "a.csv.gz")[0] == ["a, b; c\td", "plain"]
 
 
+def test_a_csv_is_read_as_excel_writes_it(tmp_path):
+    """With a line that says what stands between fields, and with names of several lines."""
+    for begin in ("sep=;\r\nid;text\r\n", '"id\r\n(of ours)";text\r\n'):
+        (tmp_path / "a.csv").write_bytes(f"{begin}1;one, two\r\n".encode("utf-8-sig"))
+        assert read(tmp_path / "a.csv")[0] == ["one, two"]
+    (tmp_path / "a.csv").write_text('"text;never closed\n' + "1;2\n" * 1000)
+    with pytest.raises(UserError, match="unexpected end of data"):
+        read(tmp_path / "a.csv")
+
+
 def test_a_row_that_does_not_fit_says_by_which_mark(tmp_path):
     (tmp_path / "a.csv").write_text("text;n\ngood;1\nbad\n")
     with pytest.raises(UserError, match=r"row 3: 1 fields where there should be 2, by the semicolons of the"):

@@ -2,6 +2,7 @@
 
 import re
 
+SEPARATED = ["sep=", ""]  # a line by which Excel says it
 MARKS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 
@@ -11,8 +12,11 @@ def delimiter_of(header: str) -> str:
 
     >>> delimiter_of("text;label"), delimiter_of("text,label;x"), delimiter_of('"text, whole";label'), delimiter_of("a")
     (';', ',', ';', ',')
+    >>> delimiter_of("sep=;")
+    ';'
     """
-    bare = re.sub('"[^"]*"', "", header)
+    said = re.fullmatch("sep=(.)\\s*", header)
+    bare = said[1] if said else re.sub('"[^"]*"', "", header)
     return next((mark for mark in MARKS if mark in bare), ",")
 
 

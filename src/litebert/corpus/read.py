@@ -17,12 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from litebert.config import UserError
 from litebert.corpus.folders import files_below
-from litebert.corpus.marks import delimiter_of, unlike
+from litebert.corpus.marks import SEPARATED, delimiter_of, unlike
 from litebert.corpus.zstd import ZstdFile
 from litebert.files import first_line, meant
 from litebert.strict import neighbour
@@ -305,7 +306,11 @@ def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
 def mark_of(source: Source) -> str:
     """What stands between the fields of a CSV, by its header; TSV goes by its name."""
     lines = read_lines(source, Bad(skip=True)) if ending(source.path) == ".csv" else ()
-    return delimiter_of(next((line for _, line in lines if line and line.strip()), ""))
+    begin = islice((line for _, line in lines if line and line.strip()), 20)
+    header = next(begin, "")
+    while header.count('"') % 2 and (more := next(begin, "")):  # a name may have several lines
+        header += more
+    return delimiter_of(header)
 
 
 def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, list[str]]]:
@@ -330,7 +335,7 @@ def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, l
         except csv.Error as problem:
             bad(source, reader.line_num, "not CSV", first_line(problem))
             continue
-        if row and reader.line_num not in skipped:
+        if row and row != SEPARATED and reader.line_num not in skipped:
             yield reader.line_num, row
 
 
