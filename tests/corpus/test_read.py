@@ -123,6 +123,7 @@ BROKEN = [
         1,
     ),
     ("a.csv", b'text,n\ngood,1\n"never closed,2\n', "a.csv, row 3: unexpected end of data", "not CSV", 1),
+    ("a.csv", b"text,n\rgood,1\r", "a.csv, row 1: a bare carriage return; quote its field or, if all", "not CSV", 0),
     ("a.txt.gz", gzip.compress(b"good\n\n" * 3000, mtime=0)[:-20], "breaks off here", "broken file", None),
     ("a.txt.xz", lzma.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),
     ("a.txt.bz2", bz2.compress(b"good\n\n" * 3000)[:-20], "breaks off here", "broken file", None),

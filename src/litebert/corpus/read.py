@@ -333,7 +333,9 @@ def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, l
         except StopIteration:
             return
         except csv.Error as problem:
-            bad(source, reader.line_num, "not CSV", first_line(problem))
+            bare = "a bare carriage return; quote its field or, if all lines end so: tr '\\r' '\\n' < in.csv > out.csv"
+            why = bare if "new-line character" in str(problem) else first_line(problem)
+            bad(source, reader.line_num, "not CSV", why)
             continue
         if row and row != SEPARATED and reader.line_num not in skipped:
             yield reader.line_num, row
