@@ -242,6 +242,30 @@ def test_what_another_command_left_is_not_gone_on_with(classifier, tmp_path):
         predict_file([model], iter(()), tmp_path / "o.csv", "csv", {"file": "b"})
 
 
+@pytest.mark.parametrize("anew", ["the model", "the rows"])
+def test_a_stopped_prediction_does_not_go_on_when_the_model_or_the_rows_were_written_anew(anew, tmp_path, monkeypatch):
+    head = HeadConfig(kind="classify", labels=("bad", "good"))
+    folder = taught(tmp_path / "m", CLASSES, head)
+    rows = write_rows(tmp_path / "a.csv", classes(1500))
+    words = (folder, rows, "--to", tmp_path / "o.csv", "--device", "cpu")
+
+    def full(_):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        real, counts = os.fsync, iter(range(1, 99))
+        patch.setattr(os, "fsync", lambda file: full(file) if next(counts) == 4 else real(file))
+        assert "goes on from row" in str(predict(*words).exception)
+    if anew == "the model":
+        taught(folder, CLASSES, head, seed=1)
+    else:
+        write_rows(rows, list(reversed(classes(1500))))
+    assert "was left by another command (other models, rows," in str(predict(*words).exception)
+    for left in tmp_path.glob("o.csv.*"):
+        left.unlink()
+    assert predict(*words).exit_code == 0
+
+
 def test_memory_does_not_grow_with_the_rows(classifier, tmp_path):
     """From the second thousand rows to the last of twenty-four thousand: at most a few megabytes."""
     rng = np.random.default_rng(0)

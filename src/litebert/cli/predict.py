@@ -90,7 +90,7 @@ def predict(
 def to_file(
     names: list[str], file: Path, to: Path, text: list[str], split: str, form: str | None, how: How, as_json: bool
 ) -> None:
-    from litebert.infer.model import load
+    from litebert.infer.model import find, load
     from litebert.infer.predict import ask
     from litebert.infer.settle import settle_of
     from litebert.infer.stream import format_of, piped, predict_file, read_asked
@@ -101,6 +101,7 @@ def to_file(
     models = ask(names, [load(name, precision=how.precision) for name in names], here, how.passes, stop)
     task = replace(models[0].task, texts=tuple(text or models[0].task.texts))
     bound = {"passes": how.passes, "precision": how.precision, "settle": asdict(stop) if stop else None}
+    when = [written(path) for path in (*map(find, names), file) if str(path) != PIPED]
     with piped(task, sys.stdin.buffer) if str(file) == PIPED else nullcontext(file) as source:
         size = source.stat().st_size if source.is_file() else 0
         signature = {"models": names, "file": str(file), "bytes": size, "format": chosen, "texts": list(task.texts)}
@@ -109,7 +110,7 @@ def to_file(
             read_asked(task, source, split),
             to,
             chosen,
-            signature | {"split": split} | bound,
+            signature | {"split": split, "written": when} | bound,
             lambda rows: typer.echo(f"{rows:,} rows", err=True),
         )
     mean = found["passes"] / max(1, found["rows"] * len(models))
@@ -125,6 +126,12 @@ def to_file(
     most = models[0].reading.length
     cut = f"; {found['cut']:,} texts were longer than {most} pieces and were cut" if found["cut"] else ""
     typer.echo(f"{found['rows']:,} predictions in {to}{cut}")
+
+
+def written(path: Path) -> int:
+    """When a file, or the newest in a folder, was: a model taught anew does not go on with what another said."""
+    files = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else [path]
+    return max((each.stat().st_mtime_ns for each in files if each.exists()), default=0)
 
 
 def check_file(file: Path) -> None:
