@@ -1,13 +1,16 @@
 """The page in a real browser, on a desk and on a phone. Screenshots go to the folder LITEBERT_SCREENSHOTS names."""
 
+import json
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from litebert.serve.app import PAGE
+from litebert.tasks.targets import in_digits
 from tests.serve.conftest import process, until
 
 FOLDER = Path(__file__).parents[2] / "src/litebert/serve/page"
@@ -28,6 +31,18 @@ def test_every_file_of_the_page_is_served_with_a_policy(here):
         assert found.content == (FOLDER / name).read_bytes()
         assert found.headers["content-type"].startswith(kind)
         assert "default-src 'none'" in found.headers["content-security-policy"]
+
+
+def test_numbers_are_shown_as_people_write_them():
+    """A price in the millions to its last digit, as everywhere else; asked of the page's own function."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here; the page's numbers were not tried")
+    numbers = [3152437.25, 152437.25, 2.5, -1700000123.0, 1 / 3, 0.0]
+    code = f"{(FOLDER / 'draw.js').read_text()}\nconsole.log(JSON.stringify({json.dumps(numbers)}.map(digits)))"
+    shown = json.loads(subprocess.run([node, "-e", code], check=True, capture_output=True, text=True).stdout)
+    assert shown == [in_digits(number) for number in numbers]
+    assert "digits(told.value)" in (FOLDER / "page.js").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ function shape(name, attributes = {}, ...children) {
 }
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const digits = (number) => number.toLocaleString("en",
+  Math.abs(number) >= 1e6 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 6 });
 
 // [[name, share], …] as bars, the largest first.
 function bars(rows) {

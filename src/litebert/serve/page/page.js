@@ -29,7 +29,7 @@ const SHOWN = {
   classify: ([told]) => {
     const shares = Object.entries(told.probabilities).sort((a, b) => b[1] - a[1]);
     if (shares.length) return [bars(shares)];
-    return [make("p", {}, typeof told.value === "number" ? told.value.toPrecision(5) : String(told.value))];
+    return [make("p", {}, typeof told.value === "number" ? digits(told.value) : String(told.value))];
   },
   answer: ([told], body) => {
     const score = told.probability === null ? "" : percent(told.probability);
