@@ -350,6 +350,28 @@ class TestAsking:
         with pytest.raises(UserError, match="1 options leave nothing to choose"):
             chooser.choose("the film", ["a"])
 
+    @pytest.mark.parametrize("odd", [None, float("nan"), 5, b"a book", ("a", "b", "c"), ("a", None), ()])
+    def test_what_is_no_text_is_named_with_its_number(self, classifier, odd):
+        """As an empty cell of a data frame is; and a third text is not left out without a word."""
+        model = load(classifier)
+        for ask in (model.classify, model.embed):
+            with pytest.raises(UserError, match=r"text 1 is .{1,60}; give a text, or a pair of them"):
+                ask(["a book", odd])
+
+    def test_what_is_no_sentence_question_or_option_is_named(self, answerer, tmp_path):
+        tags = Task(kind="tag", labels=("O", "B-LOC"))
+        tagger = load(taught(tmp_path / "t", tags, HeadConfig(kind="tag", labels=("O", "B-LOC"))))
+        chooser = load(taught(tmp_path / "c", Task(kind="choice"), HeadConfig(kind="choice")))
+        for ask, sentence in (
+            (lambda: tagger.tag(["a", None]), "sentence 1 is None; give a text, or a list of its words"),
+            (lambda: tagger.tag([["a", 5]]), r"sentence 0 is \['a', 5\]; give a text"),
+            (lambda: load(answerer).answer("who ?", None), "the question: None is not text"),
+            (lambda: chooser.choose("a", "bc"), "options is a single text; give a list of them"),
+            (lambda: chooser.choose("a", ["b", 5]), "the choice: 5 is not text"),
+        ):
+            with pytest.raises(UserError, match=sentence):
+                ask()
+
     def test_a_model_is_not_asked_what_it_was_not_taught(self, classifier):
         model = load(classifier)
         for ask, what in (

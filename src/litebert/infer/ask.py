@@ -9,6 +9,7 @@ from litebert.config import UserError
 from litebert.infer.batch import SENTENCE
 from litebert.infer.predict import Asked, asked, listen
 from litebert.infer.settle import Settle, settle_of
+from litebert.infer.texts import are_texts, examples_of
 from litebert.tasks.answers import Answers, Said, decide, probability
 from litebert.tasks.example import Example, Kind, Target, Task
 from litebert.tasks.metrics import entities
@@ -72,6 +73,10 @@ def ready(
 
 def tell(model: Asked, examples: Sequence[Example]) -> list[Told]:
     task, found = model.task, []
+    for each in examples:
+        if not are_texts(each.texts):
+            odd = next(part for part in each.texts if not isinstance(part, str))
+            raise UserError(f"{each.where}: {odd!r:.60} is not text")
     for _, said, _ in listen([model], examples):
         value = decide(task, said)
         if isinstance(said, Answers):
@@ -94,17 +99,18 @@ def classify(
     settle: float | None = None,
     from_passes: int | None = None,
 ) -> list[Told]:
-    if isinstance(texts, str):
-        raise UserError("texts is a single text; give a list of them")
-    pairs = [(each,) if isinstance(each, str) else tuple(each) for each in texts]
+    examples = examples_of(texts)
     chosen = ready(model, SENTENCE, "classify", passes, settle_of(settle, from_passes))
-    return tell(chosen, [Example(key=str(n), texts=pair, where=f"text {n}") for n, pair in enumerate(pairs)])
+    return tell(chosen, examples)
 
 
 def tag(model: "Model", sentences: Sequence[str | Sequence[str]], passes: int | None = None) -> list[Tagged]:
     """A sentence is a list of words, which stay as they are, or a text, which is split as `words_of` says."""
     if isinstance(sentences, str):
         raise UserError("sentences is a single text; give a list of them")
+    for number, each in enumerate(sentences):
+        if not are_texts(each):
+            raise UserError(f"sentence {number} is {each!r:.60}; give a text, or a list of its words")
     chosen = ready(model, ("tag",), "tag words", passes)
     texts = [each if isinstance(each, str) else " ".join(each) for each in sentences]
     places = [words_of(each) if isinstance(each, str) else _spaced(each) for each in sentences]
@@ -164,6 +170,8 @@ def choose(
     settle: float | None = None,
     from_passes: int | None = None,
 ) -> Told:
+    if isinstance(options, str):
+        raise UserError("options is a single text; give a list of them")
     return choose_many(model, [(passage, *options)], passes, settle, from_passes)[0]
 
 

@@ -30,6 +30,7 @@ from litebert.infer.batch import Batch, batches, states_of, to_batch
 from litebert.infer.fill import Filler
 from litebert.infer.predict import PIECES
 from litebert.infer.quick import place
+from litebert.infer.texts import examples_of
 from litebert.model.heads import Network
 from litebert.model.packing import first_piece
 from litebert.tasks.example import Example, Task
@@ -152,11 +153,7 @@ def pick_layers(said: str, depth: int) -> tuple[tuple[int, ...], bool]:
 
 def embed(how: Embedder, texts: Sequence[str | tuple[str, str]]) -> Vectors:
     """One vector a text or pair of texts."""
-    if isinstance(texts, str):
-        raise UserError("texts is a single text; give a list of them")
-    pairs = [(each,) if isinstance(each, str) else tuple(each) for each in texts]
-    examples = (Example(key=str(n), texts=pair, where=f"text {n}") for n, pair in enumerate(pairs))
-    parts = [chunk.vectors for chunk in embed_examples(how, examples)]
+    parts = [chunk.vectors for chunk in embed_examples(how, examples_of(texts))]
     return np.concatenate([np.zeros((0, how.width), np.float32), *parts])
 
 
