@@ -39,6 +39,7 @@ KINDS = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
+WHOLE = "a list of all rows; write each on a line of its own, e.g. by: jq -c '.[]' in.json > out.jsonl"
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error, ValueError)
 
@@ -278,15 +279,16 @@ def json_rows(source: Source, bad: Bad) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in read_lines(source, bad):
         if line is None or not line.strip():
             continue
+        listed = WHOLE if number == 1 and line.startswith("[") else ""
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            bad(source, number, "not JSON", f"not JSON ({first_line(problem)})")
+            bad(source, number, "not JSON", listed or f"not JSON ({first_line(problem)})")
             continue
         if isinstance(row, dict):
             yield number, row
         else:
-            bad(source, number, "not JSON", f"not a JSON object but {type(row).__name__}")
+            bad(source, number, "not JSON", listed or f"not a JSON object but {type(row).__name__}")
 
 
 def _read_csv(source: Source, column: str, bad: Bad) -> Iterator[str]:
