@@ -77,6 +77,14 @@ def test_an_error_is_what_repetition_shows(name):
     assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.33)
 
 
+def test_the_error_of_r2_stands_although_a_few_numbers_are_all_but_one():
+    """Of six prices, four near a million: where a draw has only those, guesses far off are billions of times as far."""
+    gold = np.array([1e6, 1e6 + 0.5, 1e6 + 1, 1e6 + 1.5, 4e6, 9e6])
+    found = metrics.score("r2", metrics.r2, gold, gold.mean() + (gold - gold.mean()) / 50)
+    assert found.value == pytest.approx(0.04, abs=0.01)
+    assert 0 < found.error < 10
+
+
 @pytest.mark.parametrize(("file", "exact", "f1"), [("dev-v1.1", 86.21, 92.20), ("dev-v2.0", 78.74, 81.78)])
 def test_squad_metrics_are_the_official_ones(file, exact, f1, data):
     with lzma.open(data / "squad" / f"{file}.json.xz") as handle:
