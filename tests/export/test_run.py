@@ -123,6 +123,7 @@ def test_what_touches_a_mask_continues_its_word(both):
         ("choice", ["Er", "sah"], "texts given: 2; this model is asked by: python run.py PASSAGE OPTION OPTION …"),
         ("tag", ["Er", "sah"], "texts given: 2; this model is asked by: python run.py TEXT"),
         ("classify", [], r"texts given: 0; this model is asked by: python run.py TEXT \[SECOND TEXT\]"),
+        ("classify", ["Er \udcff sah"], r"half a surrogate pair, which is no character; was the text cut, or .*\?"),
         ("fill", ["Er sah"], r"nothing to fill: write \[MASK\] where a word is missing"),
     ],
 )

@@ -70,6 +70,8 @@ class Ran:
         what, least, most = takes(heads)
         if not least <= len(texts) <= most:
             raise Misasked(f"texts given: {len(texts)}; this model is asked by: python run.py {what}")
+        if any("\ud800" <= char <= "\udfff" for text in texts for char in text):
+            raise Misasked("half a surrogate pair, which is no character; was the text cut, or decoded wrongly?")
         if "choice" in heads:
             options = [self.row(texts[0], option) for option in texts[1:]]
             return dict(zip(texts[1:], softmax(self.logits(options, passes)["choice"][:, 0]), strict=True))
