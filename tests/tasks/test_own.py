@@ -220,6 +220,9 @@ def test_files_that_make_no_sense_are_named(tmp_path):
     with pytest.raises(UserError, match="'label' holds 60 different values in 60 rows, no set of labels"):
         infer_task(path)
     assert len(infer_task(path, kind="classify").labels) == 60
+    path = csv(tmp_path, "text,label\n" + "".join(f"a,{n}.50 EUR\n" for n in range(30)))
+    with pytest.raises(UserError, match="'label' holds 30 different values in 30 rows, no set of labels"):
+        infer_task(path)
     with pytest.raises(UserError, match="holds no row"):
         infer_task(csv(tmp_path, "text,label\n"))
     with pytest.raises(UserError, match="row 1: 1 field where a word and its tag should be"):

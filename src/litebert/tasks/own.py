@@ -185,7 +185,7 @@ def _labelled(path: str | Path, texts: tuple[str, ...], label: tuple[str, ...], 
         raise UserError(f"{odd}; mend that, or say --kind classify if the column holds names")
     if said == "regress" or (not said and quantity):
         return Task(kind="regress", texts=texts, label=label)
-    if not said and len(counts) > max(50, rows // 2):
+    if not said and (len(counts) > max(50, rows // 2) or len(counts) == rows > MANY):
         raise UserError(
             f"{path}: {label[0]!r} holds {len(counts)} different values in {rows} rows, no set of labels; "
             "say which column is, by --label, or --kind classify if it is"
