@@ -122,7 +122,7 @@ BROKEN = [
         "not Unicode",
         1,
     ),
-    ("a.csv", b'text,n\ngood,1\n"never closed,2\n', "a.csv, row 3: unexpected end of data", "not CSV", 1),
+    ("a.csv", b'text,n\ngood,1\n"never closed,2\nfine,3\n', "a.csv, row 3: a quote opens here that", "not CSV", 1),
     (
         "a.json",
         b'[{"text": "good"}]',
@@ -243,7 +243,7 @@ def test_a_csv_is_read_as_excel_writes_it(tmp_path):
         (tmp_path / "a.csv").write_bytes(f"{begin}1;one, two\r\n".encode("utf-8-sig"))
         assert read(tmp_path / "a.csv")[0] == ["one, two"]
     (tmp_path / "a.csv").write_text('"text;never closed\n' + "1;2\n" * 1000)
-    with pytest.raises(UserError, match="unexpected end of data"):
+    with pytest.raises(UserError, match="row 1: a quote opens here that nothing closes"):
         read(tmp_path / "a.csv")
 
 

@@ -40,6 +40,10 @@ KINDS = {
     ".parquet": "parquet",
 }
 WHOLE = "a list of all rows; write each on a line of its own, e.g. by: jq -c '.[]' in.json > out.jsonl"
+UNQUOTED = {  # what the library says of it -> what is said here
+    "new-line character": "a bare carriage return; quote its field or, if all lines end so: tr '\\r' '\\n' < in > out",
+    "unexpected end": "a quote opens here that nothing closes",
+}
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error, ValueError)
 
@@ -330,14 +334,14 @@ def csv_rows(source: Source, bad: Bad, mark: str = ",") -> Iterator[tuple[int, l
     how: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
     reader = csv.reader(decoded(), delimiter="\t" if tabs else mark, **how)
     while True:
+        begun = reader.line_num + 1
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as problem:
-            bare = "a bare carriage return; quote its field or, if all lines end so: tr '\\r' '\\n' < in.csv > out.csv"
-            why = bare if "new-line character" in str(problem) else first_line(problem)
-            bad(source, reader.line_num, "not CSV", why)
+            why = next((ours for theirs, ours in UNQUOTED.items() if theirs in str(problem)), first_line(problem))
+            bad(source, begun, "not CSV", why)
             continue
         if row and row != SEPARATED and reader.line_num not in skipped:
             yield reader.line_num, row
