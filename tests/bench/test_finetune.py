@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from litebert.bench import finetune as bench
 from litebert.cli import app
 from litebert.config import UserError
+from litebert.recipe import TuneConfig, TuneRecipe
+from litebert.train.trainee import resolve_precision
 
 
 def test_both_sides_train_and_are_scored(minilm, data):
@@ -29,6 +32,20 @@ def test_what_has_no_peer_is_refused(minilm):
     said = CliRunner().invoke(app, ["bench", "finetune", str(minilm), "--data", "x", "--task", "race"])
     assert isinstance(said.exception, UserError)
     assert "no peer for race" in str(said.exception)
+
+
+@pytest.mark.parametrize(("precision", "bf16"), [("auto", False), ("fp32", False), ("bf16", True)])
+def test_both_sides_have_the_precision_that_is_said(precision, bf16, minilm, tmp_path):
+    pytest.importorskip("accelerate", reason="pip install 'litebert[bench]'")
+    recipe = TuneRecipe(model=str(minilm), tune=TuneConfig(precision=precision))
+    assert bench._arguments(recipe, str(tmp_path), torch.device("cpu")).bf16 is bf16
+    assert (resolve_precision(recipe.tune, torch.device("cpu")) == "bf16") is bf16
+
+
+def test_a_precision_without_a_peer_is_refused(minilm):
+    pytest.importorskip("accelerate", reason="pip install 'litebert[bench]'")
+    with pytest.raises(UserError, match="--precision 'fp64'; allowed: auto, bf16, fp32"):
+        bench.bench_finetune(str(minilm), "x", ["rte"], precision="fp64")
 
 
 def test_the_peers_answers_come_in_the_order_of_the_rows(minilm):

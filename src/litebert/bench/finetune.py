@@ -1,6 +1,6 @@
 """`litebert bench finetune`: fine-tuning beside `transformers`' Trainer, the same model, data, settings and seeds.
 
-The Trainer is at its best: bf16 where there is a GPU, grouped lengths, fused AdamW. Timed is what a user waits for once
+The Trainer is at its best: bf16 where ours is, grouped lengths, fused AdamW. Timed is what a user waits for once
 model and rows are in memory: tokenizing and training. Both sides are scored by the same metrics on the same dev set.
 """
 
@@ -30,6 +30,7 @@ from litebert.train.finetune import ANY_SHAPE, Seat, score, take_seat, updates, 
 from litebert.train.processes import Processes, pick_device
 from litebert.train.run import Run
 from litebert.train.steps import take_steps
+from litebert.train.trainee import resolve_precision
 
 NEEDS = "accelerate"  # which the Trainer runs on
 SETTINGS = {"squad": (2.0, 384)}  # epochs, length; other tasks: 3 epochs, 128
@@ -44,9 +45,12 @@ def bench_finetune(
     batch: int = 32,
     steps: int = 0,  # only so many, to see it run
     device: str = "auto",
+    precision: str = "auto",  # of both; auto: bf16 on a GPU
     say: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     transformers(NEEDS)
+    if precision not in ("auto", "bf16", "fp32"):
+        raise UserError(f"--precision {precision!r}; allowed: auto, bf16, fp32")
     here = pick_device(device)
     rows = []
     for name in tasks:
@@ -57,6 +61,7 @@ def bench_finetune(
         folder = str(Path(data) / ("squad" if name == "squad" else "glue"))
         train, dev = (list(read_split(task, folder, split)) for split in ("train", "dev"))
         tune = TuneConfig(epochs=epochs, steps=steps, batch=batch, rate=rate, warmup=0.0, keep=0, log_every=100)
+        tune = replace(tune, precision=precision)  # type: ignore[arg-type]  # looked at above
         recipe = TuneRecipe(
             model=model, task=TaskConfig(name=name, data=folder), reading=Reading(length=length), tune=tune
         )
@@ -72,7 +77,13 @@ def bench_finetune(
         say(f"{name}: {rows[-1]}")
     name = torch.cuda.get_device_name() if here.type == "cuda" else "cpu"
     head = {"bench": "finetune", "model": model, "device": name, "torch": torch.__version__}
-    return head | {"transformers": transformers(NEEDS).__version__, "seeds": seeds, "rate": rate, "rows": rows}
+    return head | {
+        "transformers": transformers(NEEDS).__version__,
+        "seeds": seeds,
+        "rate": rate,
+        "precision": precision,
+        "rows": rows,
+    }
 
 
 def _row(name: str, found: dict[str, list[dict[str, Any]]], count: int) -> dict[str, Any]:
@@ -168,7 +179,7 @@ def _arguments(recipe: TuneRecipe, folder: str, device: torch.device) -> Any:
         per_device_eval_batch_size=128,
         learning_rate=tune.rate,
         weight_decay=recipe.optimizer.weight_decay,
-        bf16=device.type == "cuda",
+        bf16=resolve_precision(tune, device) == "bf16",
         use_cpu=device.type == "cpu",
         optim="adamw_torch_fused" if device.type == "cuda" else "adamw_torch",
         save_strategy="no",

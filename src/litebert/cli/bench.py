@@ -257,6 +257,7 @@ def finetune(
     seeds: Annotated[int, typer.Option(help="Runs a side.", min=1)] = 3,
     rate: Annotated[float, typer.Option(help="The learning rate of both.")] = 5e-5,
     steps: Annotated[int, typer.Option(help="Only so many, to see it run; 0: the whole.", min=0)] = 0,
+    precision: Annotated[str, typer.Option(help="Of both sides: bf16 or fp32; auto: bf16 on a GPU.")] = "auto",
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -264,7 +265,7 @@ def finetune(
     from litebert.bench.finetune import bench_finetune
 
     chosen = task or ["rte", "mrpc", "stsb", "cola", "sst2"]
-    found = bench_finetune(model, data, chosen, seeds, rate, steps=steps, device=device, say=tell)
+    found = bench_finetune(model, data, chosen, seeds, rate, steps=steps, device=device, precision=precision, say=tell)
     if as_json:
         print_json(found)
         return
