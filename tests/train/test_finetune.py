@@ -462,7 +462,7 @@ def test_killed_while_its_best_model_takes_the_place_of_another_a_run_has_one_of
             teach(toy, tmp_path / "run", file, tune=slow, **columns)
     assert not (tmp_path / "run" / "best").exists()
     back = []
-    monkeypatch.setattr("litebert.train.finetune.unswap", lambda to: unswap(to) or back.append(to.exists()))
+    monkeypatch.setattr("litebert.train.seat.unswap", lambda to: unswap(to) or back.append(to.exists()))
     again = finetune(None, tmp_path / "run", True, ALONE, quiet)
     assert back == [True]  # the old one, whether or not the next look finds a better
     assert again == expected

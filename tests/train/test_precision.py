@@ -9,9 +9,11 @@ import torch
 from litebert.config import HeadConfig, ModelConfig
 from litebert.model.heads import Network
 from litebert.model.weights import build
+from litebert.recipe import TuneConfig
 from litebert.train import peak
 from litebert.train.growth import grown
 from litebert.train.objective import build_objective
+from litebert.train.trainee import quicker
 
 
 def gradient(network, precision, ids):
@@ -126,3 +128,14 @@ def test_a_cpu_that_has_no_way_with_a_precision_is_not_measured_for_a_minute(mon
         assert peak.known_peak(torch.device("cpu"), torch.float32) == 1e12
     assert len(asked) == 5, "once"
     peak.known_peak.cache_clear()  # it was not the machine's
+
+
+@pytest.mark.parametrize(
+    ("chosen", "able", "told"),
+    [("auto", True, True), ("auto", False, False), ("fp32", True, False), ("bf16", True, False)],
+)
+def test_whoever_fine_tunes_on_a_cpu_that_multiplies_in_bf16_is_told(chosen, able, told, monkeypatch):
+    monkeypatch.setattr("litebert.train.trainee.gains_by_bf16", lambda: able)
+    notes = quicker(TuneConfig(precision=chosen), torch.device("cpu"))
+    assert ["tune.precision=bf16" in note for note in notes] == [True] * told
+    assert quicker(TuneConfig(precision=chosen), torch.device("cuda")) == ()

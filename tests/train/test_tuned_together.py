@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe, to_toml
-from litebert.train.finetune import finetune, take_seat, updates
+from litebert.train.finetune import finetune, updates
 from litebert.train.processes import Processes
 from litebert.train.run import Run
+from litebert.train.seat import take_seat
 from litebert.train.seeds import finetune_seeds
 from tests.toys import ALONE, KINDS, classes, toy_model, write_rows
 from tests.train import worker

@@ -13,7 +13,7 @@ from litebert.cli import main
 from litebert.corpus.shards import read_manifest
 from litebert.infer.model import Model
 from litebert.recipe import TuneRecipe, load_recipe
-from litebert.train import finetune, heldout
+from litebert.train import finetune, heldout, seat
 from litebert.train import pretrain as training
 from litebert.train.lesson import Lesson
 from litebert.train.pretrain import pretrain
@@ -52,13 +52,13 @@ def command(environment: dict[str, str], told: str, *words: str) -> None:
 
 def one_has_other_examples(environment: dict[str, str], told: str, file: str, *words: str) -> None:
     """The same, but by the name of the training file the second process finds another one on its machine."""
-    real = finetune.read_lesson
+    real = seat.read_lesson
 
     def elsewhere(recipe: TuneRecipe, model: Model) -> Lesson:
         return real(replace(recipe, task=replace(recipe.task, train=file)), model)
 
     if environment["RANK"] == "1":
-        finetune.read_lesson = elsewhere
+        seat.read_lesson = elsewhere
     command(environment, told, *words)
 
 

@@ -26,9 +26,10 @@ from litebert.tasks.example import Example, Target, Task
 from litebert.tasks.features import units
 from litebert.tasks.read import benchmark, read_split
 from litebert.tasks.taught import suited
-from litebert.train.finetune import ANY_SHAPE, Seat, score, take_seat, updates, work_of
+from litebert.train.finetune import ANY_SHAPE, score, updates, work_of
 from litebert.train.processes import Processes, pick_device
 from litebert.train.run import Run
+from litebert.train.seat import Seat, take_seat
 from litebert.train.steps import take_steps
 from litebert.train.trainee import resolve_precision
 

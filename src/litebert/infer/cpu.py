@@ -23,6 +23,12 @@ def has_avx2_only() -> bool:
 
 
 @cache
+def gains_by_bf16() -> bool:
+    """Whether the CPU itself multiplies in bf16: elsewhere oneDNN makes up for it, and gains nothing."""
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+@cache
 def has_bf16() -> bool:
     """Whether oneDNN multiplies in bf16 here: on x86, with AVX512 or avx_ne_convert."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
