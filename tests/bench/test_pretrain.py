@@ -24,7 +24,12 @@ def test_both_sides_see_the_same_pieces(shards):
     ours = Ours(config, shards, 64, 6, 0, True, CPU)
     peer = Peer(config, shards, 64, 6, False, CPU)
     before = [parameter.clone() for parameter in peer.model.parameters()]
-    assert ours(2) == pytest.approx(peer(2))
+    (pieces, flops), (same, whole) = ours(2), peer(2)
+    assert pieces == same
+    unread = pieces - sum(masked for _, (_, _, masked) in peer.batches[:2]) - 12
+    assert whole - flops == pytest.approx(
+        3 * unread * 2 * (config.hidden_size**2 + 2 * config.hidden_size * config.ffn_size)
+    )
     assert any(not torch.equal(old, new) for old, new in zip(before, peer.model.parameters(), strict=True))
     inputs, (pieces, squares, masked) = peer.batches[0]
     assert inputs["attention_mask"].sum() == pieces
@@ -39,6 +44,8 @@ def test_flops_are_three_times_the_forward_products():
     forward = 1000 * (2 * width * hidden + 12 * 2 * (4 * hidden**2 + 2 * hidden * ffn))
     forward += 12 * 4 * hidden * 500_000 + 150 * 2 * (hidden * width + width * vocabulary)
     assert training_flops(config, 12, 1000, 500_000, 150) == 3 * forward
+    unread = 850 * 2 * (hidden**2 + 2 * hidden * ffn)
+    assert training_flops(config, 12, 1000, 500_000, 150, read=150) == 3 * (forward - unread)
 
 
 def test_it_reports_rates_and_where_the_time_goes(shards):

@@ -5,6 +5,7 @@ import torch
 
 from litebert.config import HeadConfig, UserError
 from litebert.model.encoder import sharing_plan
+from litebert.model.packing import pack
 from litebert.model.published import unshare
 from litebert.model.weights import build, fill
 
@@ -41,6 +42,43 @@ def test_a_shared_trunk_equals_its_copies_and_its_gradients_are_their_sums(shari
             expected = sums[name] if name.startswith("encoder.trunk.") else theirs[name]
             torch.testing.assert_close(parameter.grad, expected, rtol=1e-9, atol=1e-12)
     assert sums
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("sharing", "groups", "inner"), PLANS)
+def test_finishing_only_the_pieces_that_are_read_changes_neither_them_nor_a_gradient(
+    sharing, groups, inner, packed, small, ragged, monkeypatch
+):
+    config = small(layers=6, sharing=sharing, groups=groups, inner_groups=inner)
+    network = build(config, [HeadConfig(kind="mlm")], seed=7).double()
+    encoder, (ids, mask) = network.encoder, ragged
+    row, boundaries = pack(ids, mask)
+    inputs = {"input_ids": row, "boundaries": boundaries} if packed else {"input_ids": ids, "attention_mask": mask}
+    places = torch.tensor([3, 0, 14])
+    finished: list[int] = []
+    last = encoder.trunk.ffn[encoder.trunk.plan[-1][1]]
+    monkeypatch.setattr(last, "up", Noting(last.up, finished))
+    found = []
+    for states in (encoder(**inputs).flatten(0, -2)[places], encoder.states_at(places, **inputs)):
+        network.zero_grad()
+        states.pow(3).sum().backward()
+        found.append((states.detach(), {name: each.grad for name, each in encoder.named_parameters()}))
+    (whole, theirs), (few, ours) = found
+    torch.testing.assert_close(few, whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert finished[-1] == 3 < finished[0]
+
+
+class Noting(torch.nn.Module):
+    """A layer, and how many pieces went through it each time."""
+
+    def __init__(self, layer: torch.nn.Module, counts: list[int]) -> None:
+        super().__init__()
+        self.layer, self.counts = layer, counts
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.counts.append(x[..., 0].numel())
+        return self.layer(x)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5, 12, 22])

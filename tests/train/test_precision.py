@@ -92,9 +92,8 @@ def test_losses_and_weights_are_float32_or_wider(precision, small):
     assert states.dtype == precision
     loss, right = objective.masked_loss(
         network.heads["mlm"],
-        states,
+        states[0, 1:3],
         network.encoder.embeddings.words.weight,
-        torch.tensor([1, 7]),
         torch.tensor([3, 4]),
     )
     assert loss.dtype == right.dtype == wide

@@ -86,6 +86,7 @@ def flops(recipe: Recipe) -> float:
         phase = stage.phase
         pieces = phase.batch * phase.length
         masked = round(MASKED * pieces)
-        step = training_flops(model, phase.passes or model.layers, pieces, pieces * phase.length, masked)
+        squares, read = pieces * phase.length, masked + phase.batch
+        step = training_flops(model, phase.passes or model.layers, pieces, squares, masked, read)
         found += step * (stage.end - stage.first)
     return found

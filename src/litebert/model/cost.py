@@ -54,12 +54,15 @@ def flops_per_piece(config: ModelConfig, length: int) -> int:
     return (2 * config.embedding_size * hidden if config.projects else 0) + config.depth * layer
 
 
-def training_flops(config: ModelConfig, passes: int, pieces: int, squares: int, masked: int) -> int:
+def training_flops(
+    config: ModelConfig, passes: int, pieces: int, squares: int, masked: int, read: int | None = None
+) -> int:
     """Of the matrix products of a training step, forward and backward: three times the forward pass.
 
     Pieces are real ones, `squares` the sum of the squared lengths of their sequences, `masked` those predicted:
     3 · (pieces · (2·E·H + passes · 2·(4·H² + 2·H·F)) + passes · 4·H · squares + masked · 2·(H·W + W·V)), W the width of
-    the masked-LM head, E·H where there is a projection.
+    the masked-LM head, E·H where there is a projection. Where only `read` pieces leave the last layer, it is finished
+    for no others: less 3 · (pieces - read) · 2·(H² + 2·H·F).
     """
     hidden, ffn = config.hidden_size, config.ffn_size
     width = config.embedding_size if config.family == "albert" else hidden
@@ -67,4 +70,5 @@ def training_flops(config: ModelConfig, passes: int, pieces: int, squares: int, 
     projection = 2 * config.embedding_size * hidden if config.projects else 0
     head = 2 * (hidden * width + width * config.vocab_size)
     depth = passes * config.inner_groups
-    return 3 * (pieces * (projection + depth * layer) + depth * 4 * hidden * squares + masked * head)
+    unread = 0 if read is None else (pieces - read) * 2 * (hidden * hidden + 2 * hidden * ffn)
+    return 3 * (pieces * (projection + depth * layer) + depth * 4 * hidden * squares + masked * head - unread)

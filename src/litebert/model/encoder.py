@@ -68,6 +68,14 @@ class Trunk(nn.Module):
             x = self.ffn[f](self.attention[a](x, mask))
         return x
 
+    def at(self, places: Tensor, x: Tensor, mask: Mask, passes: int | None = None) -> Tensor:
+        """What `forward` gives at these of the flattened pieces: the last layer is finished for no others."""
+        *walk, (a, f) = self.walk(passes)
+        for before, after in walk:
+            x = self.ffn[after](self.attention[before](x, mask))
+        found: Tensor = self.ffn[f](self.attention[a](x, mask, places))
+        return found
+
     def states(self, x: Tensor, mask: Mask, passes: int | None = None) -> list[Tensor]:
         """What goes into the first layer, then what comes out of each."""
         states = [x]
@@ -115,6 +123,20 @@ class Encoder(nn.Module):
         x, mask = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
         states: Tensor = self.trunk(x, mask, passes)
         return states  # (B, S, H) or (T, H)
+
+    def states_at(
+        self,
+        places: Tensor,  # (N,) of the flattened pieces
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        boundaries: Boundaries | None = None,
+        passes: int | None = None,
+    ) -> Tensor:
+        """(N, H): what `forward` gives there, for less. Pre-training reads a sixth of the pieces."""
+        x, mask = self.embed(input_ids, attention_mask, token_type_ids, boundaries)
+        return self.trunk.at(places, x, mask, passes)
 
     def hidden_states(
         self,

@@ -89,14 +89,18 @@ class SelfAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.norm = Norm(hidden_size, norm_eps)
 
-    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, at: Tensor | None = None) -> Tensor:
+        """`at` index the flattened pieces: all are seen, and only these go on, (N, H)."""
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # (B, S, 3, A, D)
         rate = self.attention_dropout if self.training else 0.0
         if isinstance(mask, Boundaries):  # noqa: SIM108
             seen = packed_attention(qkv, mask, rate)  # (T, A, D)
         else:
             seen = padded_attention(qkv, mask, rate)  # (B, S, A, D)
-        out: Tensor = self.norm(x + self.dropout(self.out(seen.flatten(-2))))  # (B, S, H)
+        seen = seen.flatten(-2)
+        if at is not None:
+            x, seen = (each.flatten(0, -2).index_select(0, at) for each in (x, seen))
+        out: Tensor = self.norm(x + self.dropout(self.out(seen)))  # (B, S, H)
         return out
 
     def maps(self, x: Tensor, mask: Tensor | None) -> Tensor:

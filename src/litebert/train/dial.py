@@ -14,7 +14,7 @@ from torch import Tensor
 from litebert.config import DialConfig, ModelConfig, UserError
 from litebert.model.heads import Network
 from litebert.train.feed import Micro
-from litebert.train.objective import Guesses, Objective, Term, read_inputs
+from litebert.train.objective import Guesses, Objective, Term, read_inputs, read_places
 from litebert.train.soft import soft_targets
 
 
@@ -52,7 +52,7 @@ class Dialled(Objective):
         network = self.network
         states = network.encoder.hidden_states(**read_inputs(network, replace(micro, depth=0)))
         deep, shallow = states[-1], states[micro.depth * network.config.inner_groups]
-        guesses, early = self.guess(deep, micro), self.guess(shallow, micro)
+        guesses, early = (self.guess(each[read_places(micro)], micro) for each in (deep, shallow))
         where = micro.positions[: micro.packed.masked]
         losses: dict[str, Callable[[], Tensor]] = {
             "shallow_masked": early.masked.sum,

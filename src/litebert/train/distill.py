@@ -22,7 +22,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.answers import Answers
 from litebert.train.feed import Micro
 from litebert.train.growth import State, taken_from
-from litebert.train.objective import Guesses, Objective, Term, read_inputs
+from litebert.train.objective import Guesses, Objective, Term, read_inputs, read_places
 from litebert.train.soft import AT_ONCE, soft_targets
 
 TRIALS = 8  # batches that decide whether answers are read or asked for
@@ -82,7 +82,7 @@ class Pupil(Objective):
             "hidden": lambda: distance(mine[1:], [theirs[at + 1] for at in self.matched], micro.packed.pieces),
             "attention": lambda: self._attention(micro),
         }
-        guesses = self.guess(mine[-1], micro)
+        guesses = self.guess(mine[-1][read_places(micro)], micro)
         more = [losses[term.name]().to(guesses.masked.dtype) for term in terms(self.config)]
         return guesses._replace(more=torch.stack(more) if more else guesses.more)
 

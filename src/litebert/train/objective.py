@@ -57,15 +57,18 @@ class Objective(nn.Module):
         self.compared = compared  # for those who follow somebody's answers
 
     def forward(self, micro: Micro) -> Guesses:
-        return self.guess(self.network.encoder(**read_inputs(self.network, micro)), micro)
+        encoder = self.network.encoder
+        return self.guess(encoder.states_at(read_places(micro), **read_inputs(self.network, micro)), micro)
 
     def guess(self, states: Tensor, micro: Micro) -> Guesses:
+        """`states` are those at `read_places`."""
         network = self.network
         table = network.encoder.embeddings.words.weight
-        masked, right = self.masked_loss(network.heads["mlm"], states, table, micro.positions, micro.labels)
+        hidden, firsts = states.tensor_split([len(micro.positions)])
+        masked, right = self.masked_loss(network.heads["mlm"], hidden, table, micro.labels)
         if "pair" not in network.heads or micro.pair_labels is None:
             return Guesses(masked, right, *[masked.new_zeros(0)] * 3)
-        pooled = network.sentence(states, "pair", micro.boundaries)[: len(micro.pair_labels)]  # the rest is filling
+        pooled = network.sentence(firsts[: len(micro.pair_labels), None], "pair")  # the rest is filling
         logits = widened(network.heads["pair"](pooled))
         pair = F.cross_entropy(logits, micro.pair_labels.long(), reduction="none")
         pair_right = (logits.argmax(-1) == micro.pair_labels).to(pair.dtype)
@@ -79,10 +82,13 @@ def read_inputs(network: Network, micro: Micro) -> dict[str, Any]:
     return found | ({"passes": micro.depth} if micro.depth else {})
 
 
-def masked_loss(
-    head: nn.Module, states: Tensor, table: Tensor, positions: Tensor, labels: Tensor
-) -> tuple[Tensor, Tensor]:
-    logits = widened(head(states, table, positions))  # (M, V): only what is predicted is projected
+def read_places(micro: Micro) -> Tensor:
+    """Where in the row the heads read: the predicted pieces, then the first of each sequence."""
+    return torch.cat([micro.positions, micro.boundaries.offsets[:-1]])
+
+
+def masked_loss(head: nn.Module, states: Tensor, table: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    logits = widened(head(states, table))  # (M, V): only what is predicted is projected
     loss = F.cross_entropy(logits, labels.long(), reduction="none", ignore_index=IGNORED)
     return loss, (logits.argmax(-1) == labels).to(loss.dtype)
 

@@ -67,11 +67,12 @@ class Totals:
         row = torch.cat([done.figures.double(), here[:-1], done.norm.double()[None], here[-1:]])
         self.sums += torch.where(done.taken > 0, row, 0.0)
         self.skips.add(done.taken)
-        masked, _, pieces = map(int, counted)
+        masked, examples, pieces = map(int, counted)
         self.pieces += pieces
         self.fresh[0] += pieces
         squares = sum(part.squares for part in parts)
-        self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, masked)
+        read = None if self.terms else masked + examples  # those who compare states finish them all
+        self.fresh[1] += training_flops(recipe.model, passes, pieces, squares, masked, read)
         self.fresh[2] += 1
 
     def silent(self) -> bool:
