@@ -53,6 +53,15 @@ def test_a_recipe_is_found_by_path_and_changed_by_set(tmp_path):
     assert recipe.model.hidden_size == 768
 
 
+def test_a_phase_masks_what_the_data_section_says_unless_it_says_otherwise(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[model]\npreset = "albert-tiny"\n[data.mask]\nrate = 0.2\n[[phases]]\nmask_rate = 0.3\n[[phases]]\n'
+    )
+    recipe = load_recipe(str(file))
+    assert [recipe.examples(phase).mask.rate for phase in recipe.phases] == [0.3, 0.2]
+
+
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [

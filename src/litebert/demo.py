@@ -101,7 +101,7 @@ def text_to_shards(vocab_size: int, shards: Path, say: Say) -> Tokenizer:
 
 
 def show_example(shards: Path, recipe: Recipe, tokenizer: Tokenizer, say: Say) -> None:
-    stream = Stream(str(shards), recipe.data.examples(recipe.phases[0].length), 16)
+    stream = Stream(str(shards), recipe.examples(recipe.phases[0]), 16)
     batch, _ = take(stream.examples(), stream, START)
     text = "".join(f"[{each.piece}]" if each.predicted else each.piece for each in show(batch, 0, tokenizer))
     say(f"the first example, what is to be predicted in brackets:\n  {text.replace('▁', ' ').strip()}")

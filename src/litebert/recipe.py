@@ -7,7 +7,7 @@ of `[[phases]]`: short sequences before long ones, few passes before many.
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -70,9 +70,11 @@ class Phase:
     share: float = 1.0  # of the steps, among the shares of all phases
     warmup: float = 0.0  # steps at its start over which the rate rises; below 1: a share of the phase's steps
     pair_weight: float = 1.0  # of the pair's loss beside the masked one
+    mask_rate: float = 0.0  # of the maskable pieces; 0: as [data.mask] says
 
     def __post_init__(self) -> None:
         check_types(self)
+        probability(self, "mask_rate")
         at_least(self, "passes", 0)
         at_least(self, "length", 8)
         at_least(self, "batch", 1)
@@ -184,7 +186,12 @@ class Recipe:
     def one_text(self) -> bool:
         """Whether nothing ever tells the model what a second text is: no pairs here, and fresh weights before."""
         fresh = not self.run.init_from and (not self.distill.teacher or self.distill.start == "fresh")
-        return fresh and not self.data.examples(self.phases[0].length).pairs
+        return fresh and not self.examples(self.phases[0]).pairs
+
+    def examples(self, phase: Phase) -> ExampleConfig:
+        """What a phase learns from."""
+        found = self.data.examples(phase.length)
+        return replace(found, mask=replace(found.mask, rate=phase.mask_rate)) if phase.mask_rate else found
 
 
 @dataclass(frozen=True, kw_only=True)

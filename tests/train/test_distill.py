@@ -288,15 +288,18 @@ def test_answers_to_something_else_are_refused_each_with_its_line(train, taught_
     train(**settings(teacher, **KEPT, cache=cache))
     other = taught_by(seed=9, name="other")
 
-    def refused(sentence, teacher=teacher, run=None, **more):
+    def refused(sentence, teacher=teacher, run=None, phases=None, **more):
         told = settings(teacher, **{**KEPT, **more}, cache=cache)
         with pytest.raises(UserError, match=re.escape(f"the answers in {cache} {sentence}")):
-            train(**told, run=run or {})
+            train(**told, run=run or {}, phases=phases)
 
     refused("are those of another teacher", teacher=other)
     refused("were kept with another temperature, top or where", top=4)
     refused("were kept with another temperature, top or where", temperature=3.0)
     refused("are to other examples of these shards", run={"seed": 4})
+    refused(
+        "are to other examples of these shards", phases=[{"length": 32, "batch": 8, "rate": 0.01, "mask_rate": 0.4}]
+    )
     known = json.loads((tmp_path / "answers" / "answers.json").read_text())
     for name, sentence in (("tokenizer", "are in the pieces of another tokenizer"), ("shards", "are to other shards")):
         (tmp_path / "answers" / "answers.json").write_text(json.dumps({**known, name: "x"}))

@@ -223,6 +223,7 @@ def test_switches_change_what_is_trained(train):
         {"data": {"objective": "nsp"}},
         {"data": {"mask": {"rate": 0.3}}},
         {"phases": [{"length": 32, "batch": 8, "rate": 0.01, "warmup": 3, "pair_weight": 3.0}]},
+        {"phases": [{"length": 32, "batch": 8, "rate": 0.01, "warmup": 3, "mask_rate": 0.4}]},
         {"data": {"twins": True}},
         {"data": {"anywhere": 1.0}},
     ):

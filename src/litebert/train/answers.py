@@ -39,11 +39,12 @@ def identity(recipe: Recipe, teacher: Network, tokenizer: Tokenizer) -> dict[str
         weights.update(name.encode())
         weights.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
     data, config = recipe.data, recipe.distill
+    rates = [phase.mask_rate for phase in recipe.phases]
     return {
         "teacher": weights.hexdigest(),
         "tokenizer": tokenizer.checksum,
         "shards": file_checksum(Path(data.shards) / "manifest.json"),
-        "examples": f"{data.examples(512)} seed {recipe.run.seed}",
+        "examples": f"{data.examples(512)} seed {recipe.run.seed}" + (f" rates {rates}" if any(rates) else ""),
         "settings": f"temperature {config.temperature} top {config.top} where {config.where}",
     }
 

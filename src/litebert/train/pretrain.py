@@ -223,7 +223,7 @@ def updates(
     phase, recipe, processes = stage.phase, session.recipe, session.processes
     data, model, run = recipe.data, recipe.model, recipe.run
     rank, ranks = processes.rank, processes.ranks
-    stream = Stream(data.shards, data.examples(phase.length), phase.batch, run.seed, "train", rank, ranks)
+    stream = Stream(data.shards, recipe.examples(phase), phase.batch, run.seed, "train", rank, ranks)
     at_once = run.micro_batch or fitting(with_layers(model, phase.passes), phase.length, processes.device)
     fill = processes.device.type == "cuda"
     make = partial(pack_all, size=at_once, longest=phase.length, pad_id=model.pad_id, fill=fill)
@@ -346,7 +346,7 @@ def look(
             session.processes.wait()
             raise Stopped(step, stop)
 
-    common, own = protocol(recipe.data, recipe.model.positions), recipe.data.examples(stage.phase.length)
+    common, own = protocol(recipe.data, recipe.model.positions), recipe.examples(stage.phase)
     ask = partial(
         evaluate, trainee.model, recipe.data.shards, processes=session.processes, say=done, types=not recipe.one_text
     )

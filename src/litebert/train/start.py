@@ -111,7 +111,7 @@ def resolve(recipe: Recipe, processes: Processes) -> Recipe:
     taught = _with_teacher(recipe, model, tokenizer)
     check_dial(recipe.dial, model, min(passes))
     for phase in phases:
-        examples = recipe.data.examples(phase.length)
+        examples = recipe.examples(phase)
         Stream(str(folder), examples, phase.batch, ranks=processes.ranks).examples(check=False)
     if recipe.run.steps:
         stages(phases, recipe.run.steps)
