@@ -30,7 +30,7 @@ from litebert.train.distill import Pupil
 from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
-from litebert.train.objective import PRECISIONS, Objective, Term, masked_loss
+from litebert.train.objective import PRECISIONS, Objective, Term
 from litebert.train.peak import known_peak
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, PLAN, Run
@@ -274,8 +274,6 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
     alone = processes.ranks == 1 and processes.device.type == "cuda"
     if not (short and still and alone and recipe.run.capture == "auto" and not session.terms):
         return work
-    assert isinstance(trainee.model, Objective)
-    trainee.model.masked_loss = masked_loss  # compiled it never returns from a recording, in PyTorch 2.11
     return Replay(work)
 
 
