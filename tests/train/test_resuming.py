@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,6 +169,20 @@ class TestWhoeverWaits:
         monkeypatch.setattr(training, "MEASURED", share)
         folder, _ = train(run={"steps": 0, "budget_minutes": 0.01})
         assert len(made) - json.loads((folder / "plan.json").read_text())["steps"] == most
+
+    def test_a_step_that_is_recorded_meanwhile_is_not_taken_for_the_usual(self, train, monkeypatch):
+        """On a GPU the first steps of a shape take as long as many, and shapes come when they come."""
+        made, real = [], training.one_step
+
+        def slow_once(*given):
+            made.append(1)
+            time.sleep(1.0 if len(made) == training.WARM + 5 else 0.0)
+            return real(*given)
+
+        monkeypatch.setattr(training, "one_step", slow_once)
+        monkeypatch.setattr(training, "MEASURED", 100.0)
+        folder, _ = train(run={"steps": 0, "budget_minutes": 0.01})
+        assert json.loads((folder / "plan.json").read_text())["seconds_a_step"][0] < 1.0 / training.TIMED
 
 
 def test_a_kill_while_a_checkpoint_takes_its_own_place_keeps_one(train, interrupted, monkeypatch, tmp_path):

@@ -14,7 +14,6 @@ from litebert.recipe import Recipe
 from litebert.strict import neighbour
 from litebert.train.schedule import stages
 
-MASKED = 0.15
 NONE = "none"  # no task at all: pre-training alone is looked at
 
 
@@ -85,8 +84,9 @@ def flops(recipe: Recipe) -> float:
     for stage in stages(recipe.phases, recipe.run.steps):
         phase = stage.phase
         pieces = phase.batch * phase.length
-        masked = round(MASKED * pieces)
-        squares, read = pieces * phase.length, masked + phase.batch
-        step = training_flops(model, phase.passes or model.layers, pieces, squares, masked, read)
+        masked = round(recipe.examples(phase).mask.rate * pieces)
+        compared = recipe.distill.teacher or recipe.dial.depths  # then all states are finished
+        read = None if compared else masked + phase.batch
+        step = training_flops(model, phase.passes or model.layers, pieces, pieces * phase.length, masked, read)
         found += step * (stage.end - stage.first)
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -49,6 +50,7 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.MATH,
 ]
 WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes, at most
+BLOCK = 4  # steps of those that are timed together
 MEASURED = 0.1  # the share of a budget that this may take, more or less
 NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
@@ -312,11 +314,13 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
             last = now
             if spent > most / 2:
                 break
-        count = min(TIMED, max(1, int(most / 2 / step)))
-        for made in islice(steps, count):
-            leave_if_asked(session, made, prepared.step)
-        made.done.norm.item()
-        return (time.perf_counter() - last) / count
+        count, blocks = min(TIMED, max(1, int(most / 2 / step))), []
+        while block := list(islice(steps, min(BLOCK, count))):
+            leave_if_asked(session, block[-1], prepared.step)
+            block[-1].done.norm.item()
+            blocks.append((time.perf_counter() - last) / len(block))
+            last, count = time.perf_counter(), count - len(block)
+        return median(blocks)  # one of them may record a step of a new shape, which takes as long as many
 
 
 def leave_if_asked(session: Session, made: Step[Part], step: int) -> None:
