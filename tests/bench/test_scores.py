@@ -68,6 +68,15 @@ def test_every_side_is_taught_alike_and_finished_cells_are_not_made_again(folder
         command(folder, "--steps", "3")
 
 
+def test_without_random_weights_only_the_named_are_taught_and_those_can_follow(folder):
+    alone = json.loads(command(folder, "--no-random", "--json").stdout)
+    assert alone["sides"] == ["toy"]
+    assert not (folder / "out" / "random").exists()
+    both = json.loads(command(folder, "--json").stdout)
+    assert both["sides"] == ["toy", "random"]
+    assert [row["toy"] for row in both["rows"]] == [row["toy"] for row in alone["rows"]]
+
+
 class Killed(Exception):  # noqa: N818  nothing catches it
     pass
 

@@ -44,6 +44,7 @@ def bench_scores(
     paper: str = "",  # a row of the paper's table
     device: str = "auto",
     keep: bool = False,  # the fine-tuned models
+    random: bool = True,  # beside the same shape from random weights
     say: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> dict[str, Any]:
     known = trials(data)
@@ -54,7 +55,8 @@ def bench_scores(
     sides = {_short(name): name for name in (model, *beside)}
     if len(sides) <= len(beside) or RANDOM in sides:
         raise UserError(f"two models of one name among {', '.join((model, *beside, RANDOM))}")
-    sides[RANDOM] = str(random_model(model, to))
+    if random:
+        sides[RANDOM] = str(random_model(model, to))
     rows: list[dict[str, Any]] = []
     for name in tasks or known:
         chosen = known[name]

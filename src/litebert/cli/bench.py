@@ -298,6 +298,7 @@ def scores(
     steps: Annotated[int, typer.Option(help="Only so many, to see it run; 0: the whole.", min=0)] = 0,
     paper: Annotated[str, typer.Option(help="A row of the paper's table to print beside it: albert-base.")] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Keep the fine-tuned models.")] = False,
+    random: Annotated[bool, typer.Option(help="The same shape from random weights beside it.")] = True,
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -309,7 +310,7 @@ def scores(
     tune = TuneConfig(rate=rate, steps=steps)
     show = Lines(quiet=False)
     with stoppable():
-        found = bench_scores(model, data, to, tune, task or (), beside or (), seeds, paper, device, keep, show)
+        found = bench_scores(model, data, to, tune, task or (), beside or (), seeds, paper, device, keep, random, show)
     if as_json:
         print_json(found)
         return
