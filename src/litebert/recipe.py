@@ -90,7 +90,7 @@ class Phase:
 class OptimizerConfig:
     """Gradients -> weights."""
 
-    kind: Literal["lamb", "adamw", "muon"] = "lamb"  # muon: Muon for the layers' matrices, AdamW for all else
+    kind: Literal["lamb", "adamw", "muon"] = "lamb"  # muon: for matrices between states; AdamW for all else
     weight_decay: float = 0.01
     betas: tuple[float, ...] = (0.9, 0.999)
     eps: float = 1e-6

@@ -16,6 +16,8 @@ from litebert.recipe import OptimizerConfig
 from litebert.strict import UserError
 from litebert.train.sharded import in_parts
 
+BETWEEN = (".trunk.", ".project.", ".pooler.", ".dense.")  # matrices from states to states: no table, no scores
+
 
 class Lamb:
     """LAMB as google-research/albert has it (lamb_optimizer.py): no bias correction, epsilon outside the root, decay
@@ -172,19 +174,19 @@ def parameter_groups(
     muon: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Groups: matrices and tables; stacked query-key-value matrices; norms and biases, which neither decay nor adapt.
-    `scale` says of a weight's name what its rate is multiplied by; `muon`, if given, is for the layers' matrices."""
+    `scale` says of a weight's name what its rate is multiplied by; `muon` is for matrices between states."""
     found: dict[tuple[float, int, bool], list[Tensor]] = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             kind = 2 if parameter.dim() < 2 else 1 if name.endswith("qkv.weight") else 0
-            layers = muon is not None and kind < 2 and ".trunk." in name
-            found.setdefault((scale(name), kind, layers), []).append(parameter)
+            between = muon is not None and kind < 2 and any(part in name for part in BETWEEN)
+            found.setdefault((scale(name), kind, between), []).append(parameter)
     groups = []
-    for rate, kind, layers in sorted(found, key=lambda key: (-key[0], *key[1:])):
-        group: dict[str, Any] = {"params": found[rate, kind, layers], "scale": rate, "blocks": 3 if kind == 1 else 1}
+    for rate, kind, between in sorted(found, key=lambda key: (-key[0], *key[1:])):
+        group: dict[str, Any] = {"params": found[rate, kind, between], "scale": rate, "blocks": 3 if kind == 1 else 1}
         decays = kind < 2
         group |= {"weight_decay": weight_decay if decays else 0.0, "adapt": adapt and decays}
-        groups.append(group | {"muon": True, **(muon or {})} if layers else group)
+        groups.append(group | {"muon": True, **(muon or {})} if between else group)
     return groups
 
 
