@@ -23,8 +23,9 @@ def spread(tmp_path, table, together):
     def run(name, count, *more, phases=None, **sections):
         recipe, folder = tmp_path / f"{name}.toml", tmp_path / name
         recipe.write_text(to_toml(apply_sets(table(phases, **sections), [])))
-        for code, told in together(worker.forked, name, count, str(recipe), str(folder), *more):
-            assert code == 0, told[-3000:]
+        ended = together(worker.forked, name, count, str(recipe), str(folder), *more)
+        assert [code for code, _ in ended] == [0] * count, "\n".join(told[-3000:] for _, told in ended)
+        for _, told in ended:
             assert "Traceback" not in told
             assert "destroy_process_group" not in told  # everyone left properly
         return folder
