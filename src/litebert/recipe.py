@@ -98,6 +98,7 @@ class OptimizerConfig:
     correct_bias: bool = False  # as the Adam paper does and Google's code does not
     momentum: float = 0.95  # Muon's
     rms: float = 0.2  # Muon's: the root mean square of an update before the rate; Adam's own is 0.2 to 0.4
+    tables: float = 1.0  # times the rate: that of the word, position and type tables
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -108,7 +109,7 @@ class OptimizerConfig:
                 raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
         if not 0 <= self.momentum < 1:
             raise UserError(f"momentum = {self.momentum} must be at least 0 and below 1")
-        for name in ("eps", "rms"):
+        for name in ("eps", "rms", "tables"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name} = {getattr(self, name)} must be above 0")
 

@@ -125,7 +125,7 @@ def test_muon_resumes_across_growth_and_its_knobs_count(sharing, train, interrup
         )
     train(half, resume=True, run={"steps": 12}, optimizer=muon, **settings)
     assert same(weights(whole), weights(half))
-    for knob in ({"momentum": 0.5}, {"rms": 0.4}):
+    for knob in ({"momentum": 0.5}, {"rms": 0.4}, {"tables": 3.0}):
         other, _ = train(run={"steps": 12}, optimizer=muon | knob, **settings)
         assert not same(weights(whole), weights(other)), knob
 
@@ -452,6 +452,7 @@ class TestErrors:
             ({"optimizer": {"kind": "muon"}, "run": {"parallel": "fsdp"}}, "Muon needs whole matrices"),
             ({"optimizer": {"momentum": 1.0}}, "momentum = 1.0 must be at least 0 and below 1"),
             ({"optimizer": {"rms": 0.0}}, "rms = 0.0 must be above 0"),
+            ({"optimizer": {"tables": 0.0}}, "tables = 0.0 must be above 0"),
         ],
     )
     def test_a_recipe_that_cannot_run_says_why(self, sections, sentence, train):

@@ -156,7 +156,7 @@ class Peer:
         settings = publish_config(config)
         theirs = library.AlbertConfig(**settings, attn_implementation="sdpa")
         self.model = library.AlbertForPreTraining(theirs).to(device).train()
-        self.call = torch.compile(self.model) if compiled else self.model
+        self.call = torch.compile(self.model, dynamic=False) if compiled else self.model  # code for just this size
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
         self.device, self.config = device, config
         self.batches = list(_padded(shards, length, batch, device))
@@ -242,12 +242,13 @@ def _sides(
         for batch in sizes:
             say(f"{name}: {side}, batch {batch}")
             made = rate = None
+            held = torch.cuda.memory_reserved() / 2**30 if device.type == "cuda" else 0.0
             try:
                 made = make(batch)
                 made(WARM)
                 rate = _rate(made, device, 3)[0]
             except torch.OutOfMemoryError:
-                say(f"{name}: {side}, batch {batch}: out of memory")
+                say(f"{name}: {side}, batch {batch}: out of memory beside {held:.1f} GiB that others keep")
             loser = made
             if rate is not None and (best is None or rate > best[0]):
                 loser, best = (best[2] if best else None), (rate, batch, made)

@@ -16,6 +16,7 @@ from litebert.recipe import OptimizerConfig
 from litebert.strict import UserError
 from litebert.train.sharded import in_parts
 
+TABLES = (".words.", ".positions.", ".types.")
 BETWEEN = (".trunk.", ".project.", ".pooler.", ".dense.")  # matrices from states to states: no table, no scores
 
 
@@ -192,8 +193,12 @@ def parameter_groups(
 
 def build_optimizer(network: nn.Module, config: OptimizerConfig, scale: Callable[[str], float] = lambda _: 1.0) -> Lamb:
     """Its rates and its count of steps are numbers on the device."""
+
+    def times(name: str) -> float:
+        return scale(name) * (config.tables if any(part in name for part in TABLES) else 1.0)
+
     muon = {"momentum": config.momentum, "rms": config.rms} if config.kind == "muon" else None
-    groups = parameter_groups(network, config.weight_decay, config.kind == "lamb", scale, muon)
+    groups = parameter_groups(network, config.weight_decay, config.kind == "lamb", times, muon)
     first = groups[0]["params"][0]
     made = Lamb(groups, 0.0, (config.betas[0], config.betas[1]), config.eps, config.correct_bias)
     for group in made.param_groups:
