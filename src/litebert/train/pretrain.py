@@ -1,6 +1,7 @@
 """Shards and a recipe -> a pre-trained encoder, in a directory from which a killed run goes on bit for bit."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -8,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -49,7 +49,7 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-WARM, TIMED = 40, 20  # steps of each phase that measure what a step takes, at most
+WARM, TIMED = 40, 32  # steps of each phase that measure what a step takes, at most
 BLOCK = 4  # steps of those that are timed together
 MEASURED = 0.1  # the share of a budget that this may take, more or less
 NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -300,27 +300,27 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
 
 def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepared: Prepared) -> float:
     """Of a trainee that is thrown away. Where steps take long there are fewer of them: what is measured is to take no
-    more than a small part of the budget."""
+    more than a small part of the budget, but for what is compiled."""
     trainee, place = enter(session, stage, plan, stage.first, prepared.place, prepared.snapshot)
     most = MEASURED * 60 * session.recipe.run.budget_minutes / len(plan)
     with closing(updates(session, stage, plan, stage.first, place)) as feed:
         steps = take_steps(feed, trainee.optimizer, work_of(session, trainee, stage))
-        begun = last = time.perf_counter()
-        for made in islice(steps, WARM):
+        last, quickest = time.perf_counter(), math.inf
+        for done, made in enumerate(islice(steps, WARM), 1):
             leave_if_asked(session, made, prepared.step)
             made.done.norm.item()  # wait for the device where the clock is read
             now = time.perf_counter()
-            step, spent = session.processes.from_lead(now - last, now - begun)
+            (quickest,) = session.processes.from_lead(min(quickest, now - last))
             last = now
-            if spent > most / 2:
+            if done > 1 and done * quickest > most / 2:  # the first may have compiled for longer than all others take
                 break
-        count, blocks = min(TIMED, max(1, int(most / 2 / step))), []
+        count, blocks = min(TIMED, max(1, int(most / 2 / quickest))), []
         while block := list(islice(steps, min(BLOCK, count))):
             leave_if_asked(session, block[-1], prepared.step)
             block[-1].done.norm.item()
             blocks.append((time.perf_counter() - last) / len(block))
             last, count = time.perf_counter(), count - len(block)
-        return median(blocks)  # one of them may record a step of a new shape, which takes as long as many
+        return sorted(blocks)[len(blocks) // 4]  # in some of them steps of new shapes are recorded, which later are few
 
 
 def leave_if_asked(session: Session, made: Step[Part], step: int) -> None:
