@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from litebert.config import ExampleConfig, UserError
 from litebert.corpus.masking import Masked, Vocabulary, mask_batch
-from litebert.corpus.plan import plan_shard, unusable_documents
+from litebert.corpus.plan import plan_shards, unusable_documents
 from litebert.corpus.random import Keys, keys, permutation, uniform
 from litebert.corpus.shards import Corpus
 from litebert.text.tokenizer import Tokenizer
@@ -73,11 +73,8 @@ class Examples:
 
     def _epoch(self, epoch: int) -> Epoch:
         content = self.content(epoch)
-        plans = [
-            plan_shard(shard, self.config, self.room, self.seed, content, number)
-            for number, shard in enumerate(self.corpus.shards)
-        ]
-        shard = np.repeat(np.arange(len(plans), dtype=np.int32), [len(plan) for plan in plans])
+        plans = plan_shards(self.corpus.shards, self.config, self.room, self.seed, content)
+        shard = np.repeat(np.arange(len(plans), dtype=np.int32), [len(each) for each in plans])
         runs = np.concatenate(plans).astype(np.int32)
         order = permutation(len(runs), self.seed, epoch)
         number = order
