@@ -114,6 +114,11 @@ def test_evaluate_gives_the_score_that_ended_the_run(train, shards):
     assert [each["passes"] for each in depths] == [2, 4]
     assert depths[1] == found[0]
     assert depths[0]["masked_loss"] != depths[1]["masked_loss"]
+    lengths = json.loads(CliRunner().invoke(app, [*words, "--length", "16", "--length", "32", "--json"]).stdout)
+    assert [each["length"] for each in lengths] == [16, 32]
+    assert [each["masked_loss"] == found[0]["masked_loss"] for each in lengths] == [
+        each["length"] == found[0]["length"] for each in lengths
+    ]
     words = CliRunner().invoke(app, [*words, "--objective", "mlm", "--json"])
     assert "order_accuracy" not in json.loads(words.stdout)[0]
 
@@ -163,7 +168,8 @@ def test_what_cannot_be_scored_on_text_is_one_line(train, shards, corpus, tmp_pa
         ([folder, "--shards", other], "tokenizer"),
         ([folder, "--shards", shards, "--data", "x.csv"], "--shards are for a pre-trained model"),
         ([folder, "--shards", tmp_path / "none"], "no shards"),
-        ([folder, "--data", "x.csv", "--examples", "5"], "--examples and --objective go with --shards"),
+        ([folder, "--data", "x.csv", "--examples", "5"], "--examples, --objective and --length go with --shards"),
+        ([folder, "--shards", shards, "--length", "9999"], "length = 9999 does not fit the model's"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
             CliRunner().invoke(app, ["evaluate", *map(str, words)], catch_exceptions=False)

@@ -45,6 +45,12 @@ def evaluate(
     ] = None,
     examples: Annotated[int | None, typer.Option(min=1, help="With --shards: how many; default 20,000.")] = None,
     objective: Annotated[str, typer.Option(help="With --shards: what the pair head tells: sop, nsp, mlm.")] = "",
+    length: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=8, help="With --shards: pieces an example, once or more; default 128, by which models compare."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -66,10 +72,10 @@ def evaluate(
     if shards:
         if replace(request, passes=()) != Request(models=models):
             raise UserError("--shards are for a pre-trained model, the rest for a fine-tuned one: say one or the other")
-        held_out(request, shards, examples or 20_000, objective, device, as_json)
+        held_out(request, shards, examples or 20_000, objective, length or (0,), device, as_json)
         return
-    if examples is not None or objective:
-        raise UserError("--examples and --objective go with --shards; labelled data is scored whole")
+    if examples is not None or objective or length:
+        raise UserError("--examples, --objective and --length go with --shards; labelled data is scored whole")
     labelled(request, device, as_json)
 
 
@@ -216,9 +222,15 @@ def show(found: "Evaluation") -> None:
 
 
 def held_out(
-    request: Request, shards: Sequence[Path], examples: int, objective: str, device: str, as_json: bool
+    request: Request,
+    shards: Sequence[Path],
+    examples: int,
+    objective: str,
+    lengths: Sequence[int],
+    device: str,
+    as_json: bool,
 ) -> None:
-    """Each model on each corpus at each depth, by one protocol (train/heldout.py)."""
+    """Each model on each corpus at each depth and length, by one protocol (train/heldout.py)."""
     from litebert.infer.model import load
     from litebert.train.heldout import score_model, trained_for
     from litebert.train.processes import pick_device
@@ -226,11 +238,11 @@ def held_out(
     where, lines = pick_device(device), []
     for name in request.models:
         model = load(name)
-        for folder, passes in product(shards, request.passes or (0,)):
+        for folder, passes, length in product(shards, request.passes or (0,), lengths):
             progress(f"{name} on {folder}")
             with counting(examples) as say:
                 asks = objective or trained_for(name, model)
-                found = score_model(model, str(folder), asks, examples, where, say, passes)
+                found = score_model(model, str(folder), asks, examples, where, say, passes, length)
             lines.append({"model": name, "shards": str(folder)} | found)
     if as_json:
         print_json(lines)
@@ -240,9 +252,11 @@ def held_out(
         shares = [f"{name}_accuracy" for name in ("masked", "order", "next")]
         told = [f"{100 * line[n]:.2f} ± {100 * line[f'{n}_error']:.2f}" if n in line else "" for n in shares]
         told += [f"{line['perplexity']:.2f}", f"{line['bits_per_character']:.3f}"]
-        rows.append([line["model"], line["shards"], str(line["passes"]), *told, f"{line['examples']:,}"])
+        rows.append(
+            [line["model"], line["shards"], str(line["passes"]), str(line["length"]), *told, f"{line['examples']:,}"]
+        )
     shares = ["masked (%)", "order (%)", "next (%)"]
-    columns = ["model", "held out of", "passes", *shares, "perplexity", "bits a character", "examples"]
+    columns = ["model", "held out of", "passes", "length", *shares, "perplexity", "bits a character", "examples"]
     print_table("", columns, rows)
 
 

@@ -109,6 +109,7 @@ def score_model(
     device: torch.device,
     say: Callable[[int], object],
     passes: int = 0,  # 0: as it was trained
+    length: int = 0,  # 0: the protocol's
 ) -> dict[str, Any]:
     """A trained model by the protocol, on the held-out documents of any shards of its tokenizer."""
     if "mlm" not in model.heads:
@@ -121,11 +122,14 @@ def score_model(
         raise UserError(f"objective = {objective!r} asks a pair head, and this model has none; use 'mlm'")
     model.encoder.trunk.walk(passes or None)
     Corpus(folder, "held-out").check_tokenizer(model.tokenizer.checksum)
+    if length > model.config.positions:
+        raise UserError(f"length = {length} does not fit the model's {model.config.positions} positions")
     config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
+    config = replace(config, length=length or config.length)
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     guesser = build_objective(model.network.to(device), precision, compiled=False, checkpointing=False)
     found = evaluate(guesser, folder, config, wanted, Processes(device), say, passes)
-    return found | {"objective": objective, "passes": passes or model.config.layers}
+    return found | {"objective": objective, "passes": passes or model.config.layers, "length": config.length}
 
 
 def count(guesses: Guesses, micro: Micro, like: Tensor) -> Tensor:
