@@ -114,11 +114,10 @@ def test_evaluate_gives_the_score_that_ended_the_run(train, shards):
     assert [each["passes"] for each in depths] == [2, 4]
     assert depths[1] == found[0]
     assert depths[0]["masked_loss"] != depths[1]["masked_loss"]
-    lengths = json.loads(CliRunner().invoke(app, [*words, "--length", "16", "--length", "32", "--json"]).stdout)
-    assert [each["length"] for each in lengths] == [16, 32]
-    assert [each["masked_loss"] == found[0]["masked_loss"] for each in lengths] == [
-        each["length"] == found[0]["length"] for each in lengths
-    ]
+    lengths = json.loads(CliRunner().invoke(app, [*words, "--length", "16", "--length", "64", "--json"]).stdout)
+    assert [each["length"] for each in lengths] == [16, 64]
+    assert lengths[0]["masked_loss"] != lengths[1]["masked_loss"]
+    assert lengths[1] == found[0]  # as long as this model reads
     words = CliRunner().invoke(app, [*words, "--objective", "mlm", "--json"])
     assert "order_accuracy" not in json.loads(words.stdout)[0]
 

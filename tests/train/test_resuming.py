@@ -170,8 +170,7 @@ class TestWhoeverWaits:
         folder, _ = train(run={"steps": 0, "budget_minutes": 0.01})
         assert len(made) - json.loads((folder / "plan.json").read_text())["steps"] == most
 
-    def test_a_step_that_is_recorded_meanwhile_is_not_taken_for_the_usual(self, train, monkeypatch):
-        """On a GPU the first steps of a shape take as long as many, and shapes come when they come."""
+    def test_a_step_that_is_slow_for_once_is_not_taken_for_the_usual(self, train, monkeypatch):
         made, real = [], training.one_step
 
         def slow_once(*given):
@@ -183,6 +182,27 @@ class TestWhoeverWaits:
         monkeypatch.setattr(training, "MEASURED", 100.0)
         folder, _ = train(run={"steps": 0, "budget_minutes": 0.01})
         assert json.loads((folder / "plan.json").read_text())["seconds_a_step"][0] < 1.0 / training.TIMED
+
+    @pytest.mark.parametrize("usual", [3, 10**6])
+    def test_steps_that_are_recorded_are_not_taken_for_the_usual(self, usual, train, monkeypatch):
+        """Of new shapes they take as long as many, and on long texts nearly every second step is of one: only blocks
+        without them count, and if there is none, the quickest."""
+
+        class Recorder(training.Replay):
+            def __call__(self, parts):
+                count = self.count = getattr(self, "count", 0) + 1
+                self.fresh = count // training.BLOCK % usual > 0
+                time.sleep(0.05 + 0.01 * (count % 2) if self.fresh else 0.0)
+                return self.work(parts)
+
+        real = training.work_of
+        monkeypatch.setattr(training, "work_of", lambda *given: Recorder(real(*given)))
+        for name, steps in (("WARM", 8), ("TIMED", 24)):
+            monkeypatch.setattr(training, name, steps)
+        monkeypatch.setattr(training, "MEASURED", 100.0)
+        folder, _ = train(run={"steps": 0, "budget_minutes": 0.01})
+        found = json.loads((folder / "plan.json").read_text())["seconds_a_step"][0]
+        assert found < 0.05 if usual == 3 else found >= 0.05
 
     def test_a_first_step_that_compiles_does_not_end_the_measuring(self, train, monkeypatch):
         """It may take longer than all that is to be measured; the second, which is recorded, is no usual one either."""

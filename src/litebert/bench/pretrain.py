@@ -242,7 +242,7 @@ def _sides(
         for batch in sizes:
             say(f"{name}: {side}, batch {batch}")
             made = rate = None
-            held = torch.cuda.memory_reserved() / 2**30 if device.type == "cuda" else 0.0
+            held = torch.cuda.memory_allocated() / 2**30 if device.type == "cuda" else 0.0
             try:
                 made = make(batch)
                 made(WARM)

@@ -46,12 +46,15 @@ class Replay(Generic[T]):
         self.seen: dict[object, T] = {}  # run once, on these inputs
         self.pool: Any = None
         self.stream: torch.cuda.Stream | None = None
+        self.fresh = False  # whether the last step took long because its shape was new
 
     def __call__(self, parts: list[T]) -> Done:
+        self.fresh = False
         if len(parts) != 1:
             return self.work(parts)
         shape = parts[0].shape
         if shape not in self.seen:
+            self.fresh = True
             self.seen[shape] = part = deepcopy(parts[0])
             return self.first(part)
         if shape not in self.graphs and len(self.graphs) == MOST:
@@ -60,6 +63,7 @@ class Replay(Generic[T]):
         for ours, theirs in zip(part.tensors(), parts[0].tensors(), strict=True):
             ours.copy_(theirs, non_blocking=True)
         if shape not in self.graphs:
+            self.fresh = True
             self.graphs[shape] = self.record(part)
         recorded = self.graphs[shape]
         recorded.graph.replay()

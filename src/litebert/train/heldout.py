@@ -123,7 +123,8 @@ def score_model(
     model.encoder.trunk.walk(passes or None)
     Corpus(folder, "held-out").check_tokenizer(model.tokenizer.checksum)
     if length > model.config.positions:
-        raise UserError(f"length = {length} does not fit the model's {model.config.positions} positions")
+        most = model.config.positions
+        raise UserError(f"length = {length} does not fit the model's {most} positions; give --length {most} or less")
     config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
     config = replace(config, length=length or config.length)
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32

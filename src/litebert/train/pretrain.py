@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-WARM, TIMED = 40, 32  # steps of each phase that measure what a step takes, at most
+WARM, TIMED = 40, 60  # steps of each phase that measure what a step takes, at most
 BLOCK = 4  # steps of those that are timed together
 MEASURED = 0.1  # the share of a budget that this may take, more or less
 NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -303,8 +304,9 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
     more than a small part of the budget, but for what is compiled."""
     trainee, place = enter(session, stage, plan, stage.first, prepared.place, prepared.snapshot)
     most = MEASURED * 60 * session.recipe.run.budget_minutes / len(plan)
+    work = work_of(session, trainee, stage)
     with closing(updates(session, stage, plan, stage.first, place)) as feed:
-        steps = take_steps(feed, trainee.optimizer, work_of(session, trainee, stage))
+        steps = take_steps(feed, trainee.optimizer, work)
         last, quickest = time.perf_counter(), math.inf
         for done, made in enumerate(islice(steps, WARM), 1):
             leave_if_asked(session, made, prepared.step)
@@ -314,13 +316,17 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
             last = now
             if done > 1 and done * quickest > most / 2:  # the first may have compiled for longer than all others take
                 break
-        count, blocks = min(TIMED, max(1, int(most / 2 / quickest))), []
-        while block := list(islice(steps, min(BLOCK, count))):
-            leave_if_asked(session, block[-1], prepared.step)
-            block[-1].done.norm.item()
-            blocks.append((time.perf_counter() - last) / len(block))
-            last, count = time.perf_counter(), count - len(block)
-        return sorted(blocks)[len(blocks) // 4]  # in some of them steps of new shapes are recorded, which later are few
+        left, usual, every = min(TIMED, max(1, int(most / 2 / quickest))), [], []
+        while left:
+            size, fresh = min(BLOCK, left), False
+            for made in islice(steps, size):
+                leave_if_asked(session, made, prepared.step)
+                fresh |= isinstance(work, Replay) and work.fresh
+            made.done.norm.item()
+            every.append((time.perf_counter() - last) / size)
+            usual += [] if fresh else every[-1:]  # later few steps are of a shape that is not recorded yet
+            last, left = time.perf_counter(), left - size
+        return median(usual) if usual else min(every)
 
 
 def leave_if_asked(session: Session, made: Step[Part], step: int) -> None:
