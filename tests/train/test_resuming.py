@@ -197,8 +197,8 @@ class TestWhoeverWaits:
 
         real = training.work_of
         monkeypatch.setattr(training, "work_of", lambda *given: Recorder(real(*given)))
-        for name, steps in (("WARM", 8), ("TIMED", 24)):
-            monkeypatch.setattr(training, name, steps)
+        for name, count in (("WARM", 8), ("TIMED", 24)):
+            monkeypatch.setattr(training, name, count)
         monkeypatch.setattr(training, "MEASURED", 100.0)
         folder, _ = train(run={"steps": 0, "budget_minutes": 0.01})
         found = json.loads((folder / "plan.json").read_text())["seconds_a_step"][0]

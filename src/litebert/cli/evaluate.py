@@ -232,12 +232,14 @@ def held_out(
 ) -> None:
     """Each model on each corpus at each depth and length, by one protocol (train/heldout.py)."""
     from litebert.infer.model import load
-    from litebert.train.heldout import score_model, trained_for
+    from litebert.train.heldout import fits, score_model, trained_for
     from litebert.train.processes import pick_device
 
     where, lines = pick_device(device), []
-    for name in request.models:
-        model = load(name)
+    loaded = {name: load(name) for name in request.models}
+    for model in loaded.values():
+        fits(max(lengths), model)
+    for name, model in loaded.items():
         for folder, passes, length in product(shards, request.passes or (0,), lengths):
             progress(f"{name} on {folder}")
             with counting(examples) as say:

@@ -51,6 +51,12 @@ def unscored(folder: str, data: DataConfig, positions: int) -> str | None:
     return None
 
 
+def fits(length: int, model: Model) -> None:
+    most = model.config.positions
+    if length > most:
+        raise UserError(f"length = {length} does not fit the model's {most} positions; give --length {most} or less")
+
+
 @torch.no_grad()
 def evaluate(
     model: torch.nn.Module,
@@ -122,9 +128,7 @@ def score_model(
         raise UserError(f"objective = {objective!r} asks a pair head, and this model has none; use 'mlm'")
     model.encoder.trunk.walk(passes or None)
     Corpus(folder, "held-out").check_tokenizer(model.tokenizer.checksum)
-    if length > model.config.positions:
-        most = model.config.positions
-        raise UserError(f"length = {length} does not fit the model's {most} positions; give --length {most} or less")
+    fits(length, model)
     config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
     config = replace(config, length=length or config.length)
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
