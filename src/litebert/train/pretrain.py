@@ -324,7 +324,8 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
                 fresh |= isinstance(work, Replay) and work.fresh
             made.done.norm.item()
             every.append((time.perf_counter() - last) / size)
-            usual += [] if fresh else every[-1:]  # later few steps are of a shape that is not recorded yet
+            if not fresh:  # later few steps are of a shape that is not recorded yet
+                usual.append(every[-1])
             last, left = time.perf_counter(), left - size
         return median(usual) if usual else min(every)
 
