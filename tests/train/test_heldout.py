@@ -118,6 +118,13 @@ def test_evaluate_gives_the_score_that_ended_the_run(train, shards):
     assert [each["length"] for each in lengths] == [16, 64]
     assert lengths[0]["masked_loss"] != lengths[1]["masked_loss"]
     assert lengths[1] == found[0]  # as long as this model reads
+    learned, unseen = (
+        json.loads(CliRunner().invoke(app, [*words, "--split", part, "--json"]).stdout)[0]
+        for part in ("train", "held-out")
+    )
+    assert unseen == found[0]
+    assert learned["part"] == "train"
+    assert learned["masked_loss"] != unseen["masked_loss"]
     words = CliRunner().invoke(app, [*words, "--objective", "mlm", "--json"])
     assert "order_accuracy" not in json.loads(words.stdout)[0]
 
@@ -169,6 +176,7 @@ def test_what_cannot_be_scored_on_text_is_one_line(train, shards, corpus, tmp_pa
         ([folder, "--shards", tmp_path / "none"], "no shards"),
         ([folder, "--data", "x.csv", "--examples", "5"], "--examples, --objective and --length go with --shards"),
         ([folder, "--shards", shards, "--length", "9999"], "length = 9999 does not fit the model's"),
+        ([folder, "--shards", shards, "--split", "dev"], "shards have no part 'dev'; they have: train, held-out"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
             CliRunner().invoke(app, ["evaluate", *map(str, words)], catch_exceptions=False)

@@ -27,7 +27,13 @@ def evaluate(
         Path | None, typer.Option(help="A labelled file of your own, or with --task a benchmark's folder.")
     ] = None,
     task: Annotated[str, typer.Option(help="A benchmark: cola, sst2, …, squad, squad2, race.")] = "",
-    split: Annotated[str, typer.Option(help="Which part of the benchmark: train, dev or test. Default: dev.")] = "",
+    split: Annotated[
+        str,
+        typer.Option(
+            help="Which part of the benchmark: train, dev or test; of --shards: held-out or train. "
+            "Default: dev, held-out."
+        ),
+    ] = "",
     text: Annotated[list[str] | None, typer.Option(help="A column with a text; default: as the model learned.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="The column that is right; default: likewise.")] = None,
     to: Annotated[Path | None, typer.Option("--to", help="Write a report into this folder: page and figures.")] = None,
@@ -70,7 +76,7 @@ def evaluate(
         precision=precision,
     )
     if shards:
-        if replace(request, passes=()) != Request(models=models):
+        if replace(request, passes=(), split="") != Request(models=models):
             raise UserError("--shards are for a pre-trained model, the rest for a fine-tuned one: say one or the other")
         held_out(request, shards, examples or 20_000, objective, length or (0,), device, as_json)
         return
@@ -232,10 +238,10 @@ def held_out(
 ) -> None:
     """Each model on each corpus at each depth and length, by one protocol (train/heldout.py)."""
     from litebert.infer.model import load
-    from litebert.train.heldout import fits, score_model, trained_for
+    from litebert.train.heldout import fits, part_named, score_model, trained_for
     from litebert.train.processes import pick_device
 
-    where, lines = pick_device(device), []
+    where, lines, part = pick_device(device), [], part_named(request.split)
     loaded = {name: load(name) for name in request.models}
     for model in loaded.values():
         fits(max(lengths), model)
@@ -244,7 +250,7 @@ def held_out(
             progress(f"{name} on {folder}")
             with counting(examples) as say:
                 asks = objective or trained_for(name, model)
-                found = score_model(model, str(folder), asks, examples, where, say, passes, length)
+                found = score_model(model, str(folder), asks, examples, where, say, passes, length, part)
             lines.append({"model": name, "shards": str(folder)} | found)
     if as_json:
         print_json(lines)
@@ -254,11 +260,10 @@ def held_out(
         shares = [f"{name}_accuracy" for name in ("masked", "order", "next")]
         told = [f"{100 * line[n]:.2f} ± {100 * line[f'{n}_error']:.2f}" if n in line else "" for n in shares]
         told += [f"{line['perplexity']:.2f}", f"{line['bits_per_character']:.3f}"]
-        rows.append(
-            [line["model"], line["shards"], str(line["passes"]), str(line["length"]), *told, f"{line['examples']:,}"]
-        )
+        asked = [str(line[name]) for name in ("model", "shards", "part", "passes", "length")]
+        rows.append([*asked, *told, f"{line['examples']:,}"])
     shares = ["masked (%)", "order (%)", "next (%)"]
-    columns = ["model", "held out of", "passes", "length", *shares, "perplexity", "bits a character", "examples"]
+    columns = ["model", "shards", "part", "passes", "length", *shares, "perplexity", "bits a character", "examples"]
     print_table("", columns, rows)
 
 

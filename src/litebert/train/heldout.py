@@ -17,7 +17,7 @@ from torch import Tensor
 from litebert.config import ExampleConfig, MaskConfig, UserError
 from litebert.corpus.batches import START, Stream, skip, take
 from litebert.corpus.pack import IGNORED, pack
-from litebert.corpus.shards import Corpus
+from litebert.corpus.shards import PARTS, Corpus, Part
 from litebert.infer.model import Model
 from litebert.recipe import DataConfig, Recipe, read_recipe
 from litebert.strict import parse
@@ -57,6 +57,13 @@ def fits(length: int, model: Model) -> None:
         raise UserError(f"length = {length} does not fit the model's {most} positions; give --length {most} or less")
 
 
+def part_named(said: str) -> Part:
+    for part in PARTS:
+        if (said or "held-out") == part:
+            return part
+    raise UserError(f"shards have no part {said!r}; they have: {', '.join(PARTS)}")
+
+
 @torch.no_grad()
 def evaluate(
     model: torch.nn.Module,
@@ -67,9 +74,10 @@ def evaluate(
     say: Callable[[int], object] = lambda _: None,  # how many examples are done
     depth: int = 0,  # passes; 0: as many as the network makes
     types: bool = True,  # whether token types tell the second text: not in a run that never shows one
+    part: Part = "held-out",
 ) -> dict[str, Any]:
     """`model` is an objective, wrapped for many devices or not. The examples are the same for any number of them."""
-    stream = Stream(folder, config, 1, SEED, "held-out")
+    stream = Stream(folder, config, 1, SEED, part)
     examples = stream.examples(check=False)
     once = len(examples.epoch(0))
     limit = min(wanted, MOST_EPOCHS * once)
@@ -116,6 +124,7 @@ def score_model(
     say: Callable[[int], object],
     passes: int = 0,  # 0: as it was trained
     length: int = 0,  # 0: the protocol's
+    part: Part = "held-out",  # or "train": what it learned from, to see whether it knows that by heart
 ) -> dict[str, Any]:
     """A trained model by the protocol, on the held-out documents of any shards of its tokenizer."""
     if "mlm" not in model.heads:
@@ -127,14 +136,15 @@ def score_model(
     if objective != "mlm" and "pair" not in model.heads:
         raise UserError(f"objective = {objective!r} asks a pair head, and this model has none; use 'mlm'")
     model.encoder.trunk.walk(passes or None)
-    Corpus(folder, "held-out").check_tokenizer(model.tokenizer.checksum)
+    Corpus(folder, part).check_tokenizer(model.tokenizer.checksum)
     fits(length, model)
     config = protocol(DataConfig(objective=objective), model.config.positions)  # type: ignore[arg-type]
     config = replace(config, length=length or config.length)
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     guesser = build_objective(model.network.to(device), precision, compiled=False, checkpointing=False)
-    found = evaluate(guesser, folder, config, wanted, Processes(device), say, passes)
-    return found | {"objective": objective, "passes": passes or model.config.layers, "length": config.length}
+    found = evaluate(guesser, folder, config, wanted, Processes(device), say, passes, part=part)
+    asked = {"objective": objective, "passes": passes or model.config.layers, "length": config.length, "part": part}
+    return found | asked
 
 
 def count(guesses: Guesses, micro: Micro, like: Tensor) -> Tensor:
