@@ -314,7 +314,8 @@ def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepar
             now = time.perf_counter()
             (quickest,) = session.processes.from_lead(min(quickest, now - last))
             last = now
-            if done > 1 and done * quickest > most / 2:  # the first may have compiled for longer than all others take
+            fresh = isinstance(work, Replay) and work.fresh
+            if done > 1 and not fresh and done * quickest > most / 2:  # compiling and recording take as long as many
                 break
         left, usual, every = min(TIMED, max(1, int(most / 2 / quickest))), [], []
         while left:
