@@ -29,10 +29,7 @@ def evaluate(
     task: Annotated[str, typer.Option(help="A benchmark: cola, sst2, …, squad, squad2, race.")] = "",
     split: Annotated[
         str,
-        typer.Option(
-            help="Which part of the benchmark: train, dev or test; of --shards: held-out or train. "
-            "Default: dev, held-out."
-        ),
+        typer.Option(help="Which part: train, dev (the default) or test; of --shards held-out (likewise) or train."),
     ] = "",
     text: Annotated[list[str] | None, typer.Option(help="A column with a text; default: as the model learned.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="The column that is right; default: likewise.")] = None,
@@ -52,10 +49,7 @@ def evaluate(
     examples: Annotated[int | None, typer.Option(min=1, help="With --shards: how many; default 20,000.")] = None,
     objective: Annotated[str, typer.Option(help="With --shards: what the pair head tells: sop, nsp, mlm.")] = "",
     length: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=8, help="With --shards: pieces an example, once or more; default 128, by which models compare."
-        ),
+        list[int] | None, typer.Option(min=8, help="With --shards: pieces an example; default 128, as models compare.")
     ] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu; auto takes a GPU where there is one.")] = "auto",
     as_json: Json = False,
