@@ -126,7 +126,7 @@ def score_model(
     length: int = 0,  # 0: the protocol's
     part: Part = "held-out",  # or "train": what it learned from, to see whether it knows that by heart
 ) -> dict[str, Any]:
-    """A trained model by the protocol, on the held-out documents of any shards of its tokenizer."""
+    """A trained model by the protocol, on the documents of any shards of its tokenizer."""
     if "mlm" not in model.heads:
         raise UserError(f"this model has no masked-LM head (its heads: {', '.join(model.heads) or 'none'})")
     if model.tokenizer is None:
