@@ -71,6 +71,7 @@ class Phase:
     warmup: float = 0.0  # steps at its start over which the rate rises; below 1: a share of the phase's steps
     pair_weight: float = 1.0  # of the pair's loss beside the masked one
     mask_rate: float = 0.0  # of the maskable pieces; 0: as [data.mask] says
+    turns: tuple[int, ...] = ()  # lengths that its steps take in turn with `length`, in batches of as many pieces
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -78,12 +79,27 @@ class Phase:
         at_least(self, "passes", 0)
         at_least(self, "length", 8)
         at_least(self, "batch", 1)
+        for turn in self.turns:
+            if turn < 8 or self.batch * self.length % turn:
+                raise UserError(
+                    f"turns = {list(self.turns)}: the {self.batch} x {self.length} pieces of a batch are no whole "
+                    f"number of examples of length {turn}"
+                )
         for name in ("rate", "share"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name} = {getattr(self, name)} must be above 0")
         for name in ("warmup", "pair_weight"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} = {getattr(self, name)} must not be below 0")
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of its steps, again and again."""
+        return (self.length, *self.turns)
+
+    def batch_of(self, length: int) -> int:
+        """Examples of a step of this length."""
+        return self.batch * self.length // length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,9 +205,9 @@ class Recipe:
         fresh = not self.run.init_from and (not self.distill.teacher or self.distill.start == "fresh")
         return fresh and not self.examples(self.phases[0]).pairs
 
-    def examples(self, phase: Phase) -> ExampleConfig:
-        """What a phase learns from."""
-        found = self.data.examples(phase.length)
+    def examples(self, phase: Phase, length: int = 0) -> ExampleConfig:
+        """What a phase learns from; of its lengths the first, or this one."""
+        found = self.data.examples(length or phase.length)
         return replace(found, mask=replace(found.mask, rate=phase.mask_rate)) if phase.mask_rate else found
 
 

@@ -16,8 +16,8 @@ from litebert.recipe import DataConfig
 from litebert.train.capture import Recorded, Replay
 from litebert.train.feed import to_micro
 from litebert.train.objective import build_objective
-from litebert.train.pretrain import Part
 from litebert.train.steps import Done
+from litebert.train.supply import Part
 
 CPU = torch.device("cpu")
 

@@ -83,10 +83,12 @@ def flops(recipe: Recipe) -> float:
     model, found = model_of(recipe), 0.0
     for stage in stages(recipe.phases, recipe.run.steps):
         phase = stage.phase
-        pieces = phase.batch * phase.length
+        pieces, lengths = phase.batch * phase.length, phase.lengths
+        looks = sum(pieces * length for length in lengths) // len(lengths)
+        examples = sum(map(phase.batch_of, lengths)) // len(lengths)
         masked = round(recipe.examples(phase).mask.rate * pieces)
         compared = recipe.distill.teacher or recipe.dial.depths  # then all states are finished
-        read = None if compared else masked + phase.batch
-        step = training_flops(model, phase.passes or model.layers, pieces, pieces * phase.length, masked, read)
+        read = None if compared else masked + examples
+        step = training_flops(model, phase.passes or model.layers, pieces, looks, masked, read)
         found += step * (stage.end - stage.first)
     return found

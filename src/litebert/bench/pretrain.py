@@ -22,7 +22,7 @@ from torch.nn.attention import sdpa_kernel
 
 from litebert.bench.peer import transformers, wait
 from litebert.config import ModelConfig, UserError, preset
-from litebert.corpus.batches import START, Stream, batches
+from litebert.corpus.batches import Stream, batches
 from litebert.corpus.shards import read_manifest
 from litebert.model.cost import training_flops
 from litebert.model.heads import Network
@@ -33,11 +33,13 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.growth import with_layers
 from litebert.train.objective import pretraining_heads
 from litebert.train.peak import peak_rate
-from litebert.train.pretrain import KERNELS, Session, updates, work_of
+from litebert.train.pretrain import KERNELS, work_of
 from litebert.train.processes import Processes
 from litebert.train.schedule import stages
+from litebert.train.session import Session
 from litebert.train.start import resolve
 from litebert.train.steps import take_steps
+from litebert.train.supply import first_places, updates
 from litebert.train.totals import Totals
 from litebert.train.trainee import Snapshot, Trainee, assemble
 
@@ -129,7 +131,7 @@ class Ours:
         self.trainee: Trainee = assemble(start, recipe.optimizer, recipe.run, processes)
         self.plan = stages(recipe.phases, recipe.run.steps)
         self.recipe, self.totals = recipe, Totals(processes, None, 1.0)
-        self.feed = updates(session, self.plan[0], self.plan, 0, START)
+        self.feed = updates(session, self.plan[0], self.plan, 0, first_places(self.plan[0], self.plan, {}))
         self.steps = take_steps(self.feed, self.trainee.optimizer, work_of(session, self.trainee, self.plan[0]))
 
     def __call__(self, count: int) -> tuple[float, float]:

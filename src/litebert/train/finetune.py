@@ -28,11 +28,12 @@ from litebert.tasks.features import Unit
 from litebert.tasks.taught import Taught
 from litebert.train.capture import Replay
 from litebert.train.dial import drawn
-from litebert.train.pretrain import KERNELS, NO_MEMORY, Say
+from litebert.train.pretrain import KERNELS, NO_MEMORY
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL, Run, differences
 from litebert.train.schedule import rate_at, stages
 from litebert.train.seat import BEST, Progress, Seat, take_seat
+from litebert.train.session import Say
 from litebert.train.start import open_run
 from litebert.train.steps import Done, Update, Work, one_step, take_steps
 from litebert.train.stopping import Stopped, signals

@@ -3,9 +3,9 @@
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,34 +16,26 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from litebert.corpus.batches import Place, Stream, batches
-from litebert.corpus.pack import pack_all
 from litebert.model.cost import training_flops
-from litebert.model.heads import Network
-from litebert.model.packing import to_device
-from litebert.recipe import Phase, Recipe
+from litebert.recipe import Recipe
 from litebert.strict import UserError
-from litebert.text.tokenizer import Tokenizer
-from litebert.train import dial, distill
-from litebert.train.answers import Answers, kept_answers
+from litebert.train.answers import kept_answers
 from litebert.train.capture import Replay
-from litebert.train.dial import Dialled, drawn
-from litebert.train.distill import Pupil
-from litebert.train.feed import Micro, fitting, to_micro
 from litebert.train.growth import grown, with_layers
 from litebert.train.heldout import PAIR, evaluate, protocol, unscored
-from litebert.train.objective import PRECISIONS, Objective, Term
+from litebert.train.objective import PRECISIONS
 from litebert.train.peak import known_peak
 from litebert.train.processes import Processes
-from litebert.train.run import MODEL, PLAN, Run
-from litebert.train.schedule import Stage, rate_at, stages, steps_in
+from litebert.train.run import MODEL, PLAN
+from litebert.train.schedule import Stage, stages, steps_in
+from litebert.train.session import Say, Session
 from litebert.train.start import Prepared, agreed, environment, load_teacher, open_run, prepare
-from litebert.train.steps import Done, Step, Update, Work, one_step, take_steps
+from litebert.train.steps import Done, Step, Work, one_step, take_steps
 from litebert.train.stopping import Stopped, signal_of, signals
+from litebert.train.supply import Batched, Part, Places, first_places, updates
 from litebert.train.totals import Totals
 from litebert.train.trainee import Snapshot, Trainee, assemble, one_type
 
-Say = Callable[[dict[str, Any]], object]
 KERNELS = [  # the dense part of a batch goes to the first that takes it
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
@@ -55,68 +47,6 @@ BLOCK = 4  # steps of those that are timed together
 MEASURED = 0.1  # the share of a budget that this may take, more or less
 NO_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 SHORT = 3e13  # FLOPs of a step that a GPU does quicker than a host can ask for it
-
-
-@dataclass(frozen=True)
-class Session:
-    """What stays the same while a run is trained."""
-
-    recipe: Recipe
-    tokenizer: Tokenizer
-    processes: Processes
-    run: Run | None  # the first process's; the others write nothing
-    say: Say
-    shards: str = ""  # what tells them from others
-    scored: bool = True  # whether there are held-out documents to look at
-    teacher: Network | None = None
-    answers: Answers | None = None  # of the teacher, kept on disk
-    asked: Sequence[int] = ()  # signals that ask to stop, as they arrive
-
-    @property
-    def made(self) -> Callable[[Network], Objective]:
-        """What a network is trained by."""
-        if self.teacher is not None:
-            config, answers = self.recipe.distill, self.answers
-            return partial(Pupil, teacher=self.teacher, config=config, answers=answers, say=self.note)
-        return partial(Dialled, terms=self.terms) if self.recipe.dial.depths else Objective
-
-    @property
-    def terms(self) -> list[Term]:
-        """Losses beside those of masked pieces and pairs; what a phase says of pairs is not in their weights yet."""
-        pairs = 0.0 if self.recipe.data.objective == "mlm" else 1.0
-        return [*distill.terms(self.recipe.distill), *dial.terms(self.recipe.dial, pairs)]
-
-    def note(self, text: str) -> None:
-        self.say({"kind": "note", "text": text})
-
-    def tell(self, line: dict[str, Any]) -> None:
-        if self.run is not None and line["kind"] != "note":
-            self.run.log(line)
-        self.say(line)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some examples of a batch, and what each of their losses weighs: 1 over what the whole batch predicts, over all
-    processes."""
-
-    micro: Micro
-    weights: Tensor  # of a masked piece, of a pair, of the other terms
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.micro.packed.sizes
-
-    def tensors(self) -> list[Tensor]:
-        return [self.weights, self.micro.block]
-
-
-@dataclass(frozen=True)
-class Batched(Update[Part]):
-    """A batch in parts, where the next one begins, and the signal that asks to stop, or 0."""
-
-    place: Place
-    stop: int
 
 
 def pretrain(said: Recipe | None, folder: Path, resume: bool, processes: Processes, say: Say) -> dict[str, Any]:
@@ -156,21 +86,21 @@ def train(session: Session, prepared: Prepared) -> dict[str, Any]:
     recipe, run = session.recipe, session.recipe.run
     totals = Totals(session.processes, prepared.totals, peak_of(session), session.terms)
     plan = stages(recipe.phases, fix_steps(session, prepared))
-    steps, step, place, every = plan[-1].end, prepared.step, prepared.place, recipe.evaluate.every
+    steps, step, places, every = plan[-1].end, prepared.step, prepared.places, recipe.evaluate.every
     if session.run is not None:
         session.run.start_metrics(step)
     trainee: Trainee | None = None
     for stage in plan:
         if step >= stage.end:
             continue
-        trainee, place = enter(session, stage, plan, step, place, trainee or prepared.snapshot)
+        trainee, places = enter(session, stage, plan, step, places, trainee or prepared.snapshot)
         if step == 0 and every:
             look(session, trainee, stage, step, recipe.evaluate.examples)
-        with closing(updates(session, stage, plan, step, place)) as feed:  # and with it the processes it has
+        with closing(updates(session, stage, plan, step, places)) as feed:  # and with it the processes it has
             totals.resume()
             for made in take_steps(feed, trainee.optimizer, work_of(session, trainee, stage)):
                 assert isinstance(made.update, Batched)
-                step, place, stop = step + 1, made.update.place, made.update.stop
+                step, places, stop = step + 1, made.update.places, made.update.stop
                 totals.add(made.done, [part.micro.packed for part in made.update.parts], recipe, stage.phase.passes)
                 due = step % run.log_every == 0 or step == steps
                 if due or totals.silent():
@@ -185,7 +115,7 @@ def train(session: Session, prepared: Prepared) -> dict[str, Any]:
                 if step % run.save_every == 0 or step == steps or stop:
                     with totals.paused():
                         check_skips(session, totals)
-                        save(session, trainee, step, place, totals)
+                        save(session, trainee, step, places, totals)
                 if stop and step < steps:
                     session.processes.wait()  # whoever leaves first is a failure to torchrun, which ends the others
                     raise Stopped(step, stop)
@@ -198,17 +128,16 @@ def train(session: Session, prepared: Prepared) -> dict[str, Any]:
 
 
 def enter(
-    session: Session, stage: Stage, plan: Sequence[Stage], step: int, place: Place, before: Trainee | Snapshot
-) -> tuple[Trainee, Place]:
-    """A trainee of the stage's depth, and where its batches begin: examples of another length are in another order, so
-    they start with an epoch of their own."""
+    session: Session, stage: Stage, plan: Sequence[Stage], step: int, places: Places, before: Trainee | Snapshot
+) -> tuple[Trainee, Places]:
+    """A trainee of the stage's depth, and where its batches begin."""
     recipe = session.recipe
     config = with_layers(recipe.model, stage.phase.passes)
-    if step == stage.first and stage.number and stage.phase.length != plan[stage.number - 1].phase.length:
-        place = Place(place.epoch + 1, 0)
+    if step == stage.first:
+        places = first_places(stage, plan, places)
     if isinstance(before, Trainee):
         if before.network.config == config:
-            return before, place
+            return before, places
         before = before.snapshot()
     moments: dict[str, Tensor] = {}
     for kind in ("m", "v") if before.moments else ():
@@ -216,46 +145,7 @@ def enter(
         moments |= {f"{kind}.{name}": each for name, each in grown(part, before.config, config).items()}
     weights = grown(before.weights, before.config, config)
     snapshot = replace(before, config=config, weights=weights, moments=moments)
-    return assemble(snapshot, recipe.optimizer, recipe.run, session.processes, session.made), place
-
-
-def updates(
-    session: Session, stage: Stage, plan: Sequence[Stage], step: int, place: Place
-) -> Generator[Batched, None, None]:
-    """The batches of a stage from a step on, packed and on the device."""
-    phase, recipe, processes = stage.phase, session.recipe, session.processes
-    data, model, run = recipe.data, recipe.model, recipe.run
-    rank, ranks = processes.rank, processes.ranks
-    stream = Stream(data.shards, recipe.examples(phase), phase.batch, run.seed, "train", rank, ranks)
-    at_once = run.micro_batch or fitting(with_layers(model, phase.passes), phase.length, processes.device)
-    fill = processes.device.type == "cuda"
-    make = partial(pack_all, size=at_once, longest=phase.length, pad_id=model.pad_id, fill=fill)
-    with closing(batches(stream, place, run.workers, make=make)) as source:
-        for made, after in source:
-            counts = [sum(getattr(part, name) for part in made) for name in ("masked", "pieces")]
-            masked, pieces, asked = processes.total(*counts, len(session.asked))
-            weights = to_device(weights_of(session, phase, masked, pieces), processes.device)
-            depth = drawn(recipe.dial, run.seed, step)
-            key = f"{phase.length}-{phase.batch}-{at_once}-{place.epoch}-{place.index}-{rank}-{ranks}"
-            parts = [
-                Part(replace(to_micro(part, processes.device), depth=depth, key=f"{key}-{number}"), weights)
-                for number, part in enumerate(made)
-            ]
-            seed = (run.seed * 1_000_003 + step) * ranks + rank
-            yield Batched(
-                parts, rate_at(plan, step, run.hold), seed % (1 << 63), after, signal_of(session.asked, asked)
-            )
-            step, place = step + 1, after
-
-
-def weights_of(session: Session, phase: Phase, masked: float, pieces: float) -> Tensor:
-    """What one loss of each kind weighs (masked pieces, pairs, the other terms): each is a mean over the batch."""
-    counts = {"masked": max(1, masked), "pieces": max(1, pieces), "examples": phase.batch}
-    taught = session.recipe.distill.masked if session.teacher is not None else 1.0
-    own = [taught / counts["masked"], phase.pair_weight / phase.batch]
-    scale = {"examples": phase.pair_weight}
-    more = [term.weight * scale.get(term.per, 1.0) / counts[term.per] for term in session.terms]
-    return torch.tensor([*own, *more], dtype=torch.float64)
+    return assemble(snapshot, recipe.optimizer, recipe.run, session.processes, session.made), places
 
 
 def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
@@ -302,10 +192,10 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
 def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepared: Prepared) -> float:
     """Of a trainee that is thrown away. Where steps take long there are fewer of them: what is measured is to take no
     more than a small part of the budget, but for what is compiled."""
-    trainee, place = enter(session, stage, plan, stage.first, prepared.place, prepared.snapshot)
+    trainee, places = enter(session, stage, plan, stage.first, prepared.places, prepared.snapshot)
     most = MEASURED * 60 * session.recipe.run.budget_minutes / len(plan)
     work = work_of(session, trainee, stage)
-    with closing(updates(session, stage, plan, stage.first, place)) as feed:
+    with closing(updates(session, stage, plan, stage.first, places)) as feed:
         steps = take_steps(feed, trainee.optimizer, work)
         last, quickest = time.perf_counter(), math.inf
         for done, made in enumerate(islice(steps, WARM), 1):
@@ -374,14 +264,15 @@ def check_skips(session: Session, totals: Totals) -> None:
     totals.skips.check(session.recipe.run.most_skips, kept, advice, session.processes.mistake)
 
 
-def save(session: Session, trainee: Trainee, step: int, place: Place, totals: Totals) -> None:
+def save(session: Session, trainee: Trainee, step: int, places: Places, totals: Totals) -> None:
     """A checkpoint. Sharded weights are gathered by all, written by the first."""
     counted, recipe = totals.saved(), session.recipe
     if session.run is None and recipe.run.parallel == "ddp":
         return
     now = trainee.snapshot()
     if session.run is not None:
-        where = {"step": step, "place": [place.epoch, place.index], "shards": session.shards}
+        at = {str(length): [place.epoch, place.index] for length, place in places.items()}
+        where = {"step": step, "places": at, "shards": session.shards}
         state = where | {"optimizer_steps": now.steps, "totals": counted}
         model = (now.config, now.heads, now.weights)
         session.run.save(step, model, session.tokenizer, now.moments, state, recipe.run.keep)

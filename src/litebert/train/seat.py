@@ -16,9 +16,9 @@ from litebert.train.dial import check_dial
 from litebert.train.lesson import Lesson, class_weights, guide_of, layer_scale, pupil, read_lesson
 from litebert.train.objective import PRECISIONS
 from litebert.train.optim import Lamb, build_optimizer
-from litebert.train.pretrain import Say
 from litebert.train.processes import Processes
 from litebert.train.run import Run, read_checkpoint
+from litebert.train.session import Say
 from litebert.train.start import environment
 from litebert.train.stopping import signal_of
 from litebert.train.tally import Tally

@@ -9,9 +9,9 @@ from typing import Any
 from litebert.files import copy_folder, replace_file
 from litebert.recipe import TuneRecipe
 from litebert.train.finetune import finetune
-from litebert.train.pretrain import Say
 from litebert.train.processes import Processes
 from litebert.train.run import MODEL
+from litebert.train.session import Say
 from litebert.train.stopping import Stopped, signal_of, signals
 
 

@@ -26,6 +26,7 @@ from litebert.train.objective import PRECISIONS, pretraining_heads, ready
 from litebert.train.processes import Processes
 from litebert.train.run import Run, differences, read_checkpoint
 from litebert.train.schedule import stages
+from litebert.train.supply import Places
 from litebert.train.trainee import Snapshot, is_compiled, resolve_precision
 
 R = TypeVar("R")
@@ -38,7 +39,7 @@ class Prepared:
     tokenizer: Tokenizer
     snapshot: Snapshot
     step: int
-    place: Place
+    places: Places
     totals: dict[str, Any] | None
     notes: tuple[str, ...]
     shards: str  # what tells them from others
@@ -102,8 +103,9 @@ def resolve(recipe: Recipe, processes: Processes) -> Recipe:
     else:
         model = replace(model, vocab_size=len(tokenizer), pad_id=tokenizer.pad_id)
     for phase in recipe.phases:
-        if phase.length > model.positions:
-            raise UserError(f"a phase of length {phase.length} does not fit the model's {model.positions} positions")
+        longest = max(phase.lengths)
+        if longest > model.positions:
+            raise UserError(f"a phase of length {longest} does not fit the model's {model.positions} positions")
         with_layers(model, phase.passes)
     passes = [phase.passes or model.layers for phase in recipe.phases]
     phases = tuple(replace(phase, passes=each) for phase, each in zip(recipe.phases, passes, strict=True))
@@ -111,8 +113,9 @@ def resolve(recipe: Recipe, processes: Processes) -> Recipe:
     taught = _with_teacher(recipe, model, tokenizer)
     check_dial(recipe.dial, model, min(passes))
     for phase in phases:
-        examples = recipe.examples(phase)
-        Stream(str(folder), examples, phase.batch, ranks=processes.ranks).examples(check=False)
+        for length in sorted(set(phase.lengths)):
+            examples = recipe.examples(phase, length)
+            Stream(str(folder), examples, phase.batch_of(length), ranks=processes.ranks).examples(check=False)
     if recipe.run.steps:
         stages(phases, recipe.run.steps)
     precision = resolve_precision(recipe.run, processes.device)
@@ -174,7 +177,7 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
         if last is None:
             fresh, notes = _beginning(recipe, first)
             weights.update(fresh)
-            return first, {"step": 0, "place": [0, 0], "optimizer_steps": 0.0, "totals": None}, notes
+            return first, {"step": 0, "places": {}, "optimizer_steps": 0.0, "totals": None}, notes
         config, kept, more, state = read_checkpoint(last)
         weights.update(kept)
         moments.update(more)
@@ -184,7 +187,14 @@ def prepare(recipe: Recipe, run: Run | None, processes: Processes) -> Prepared:
     shards = same_shards(Path(recipe.data.shards), state.get("shards"), processes)
     shared = processes.share_tensors(weights), processes.share_tensors(moments)
     snapshot = Snapshot(config, heads, *shared, state["optimizer_steps"])
-    return Prepared(tokenizer, snapshot, state["step"], Place(*state["place"]), state["totals"], notes, shards)
+    return Prepared(tokenizer, snapshot, state["step"], places_in(state, recipe), state["totals"], notes, shards)
+
+
+def places_in(state: dict[str, Any], recipe: Recipe) -> Places:
+    """Of a checkpoint. Those of earlier versions know one place, of whatever length they were at."""
+    if "place" in state:
+        return {phase.length: Place(*state["place"]) for phase in recipe.phases}
+    return {int(length): Place(*place) for length, place in state["places"].items()}
 
 
 def same_shards(folder: Path, before: str | None, processes: Processes) -> str:
