@@ -7,8 +7,8 @@ import pytest
 
 from litebert.config import PRESETS, ModelConfig, UserError, preset
 from litebert.model.heads import Network
-from litebert.recipe import TuneRecipe, apply_sets, load_recipe, recipe_names, to_toml
-from litebert.strict import parse
+from litebert.recipe import TuneRecipe, apply_sets, load_recipe, recipe_names
+from litebert.strict import parse, to_toml
 
 NAN = float("nan")
 

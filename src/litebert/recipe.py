@@ -4,10 +4,9 @@ A file gives `[model] preset = "…"` and whatever differs, then `[data]`, `[opt
 of `[[phases]]`: short sequences before long ones, few passes before many.
 """
 
-import json
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -376,34 +375,3 @@ def _assign(table: dict[str, Any], assignment: str) -> None:
         if not isinstance(table, dict):
             raise UserError(f"--set {assignment!r}: {parent} is a value, not a section")
     table[last] = value
-
-
-def as_toml(value: Any) -> str:
-    """A plain value as JSON has it, but for the escapes: TOML knows no pairs of surrogates and no raw DEL."""
-    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a path, as Python keeps them
-        raise UserError(f"{value!r} is not UTF-8, and a recipe is; give the file or folder another name")
-    return text
-
-
-def to_toml(recipe: Recipe | TuneRecipe) -> str:
-    """The recipe with every setting said: reading it gives the same recipe."""
-    lines: list[str] = []
-
-    def section(title: str, table: Mapping[str, Any]) -> None:
-        lines.append(title)
-        lines.extend(f"{key} = {as_toml(value)}" for key, value in table.items() if not isinstance(value, dict))
-        lines.append("")
-
-    for name, value in asdict(recipe).items():
-        if isinstance(value, str):
-            lines.append(f"{name} = {as_toml(value)}")
-        elif isinstance(value, tuple):
-            for each in value:
-                section(f"[[{name}]]", each)
-        else:
-            section(f"[{name}]", value)
-            for inner, part in value.items():
-                if isinstance(part, dict):
-                    section(f"[{name}.{inner}]", part)
-    return "\n".join(lines)

@@ -1,10 +1,11 @@
-"""Plain values -> checked dataclasses: a wrong key, type or value stops with one line that names the remedy."""
+"""Plain values <-> checked dataclasses: a wrong key, type or value stops with one line that names the remedy."""
 
 import dataclasses
 import difflib
+import json
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -109,3 +110,34 @@ def neighbour(word: str, words: Iterable[str], these: str = "allowed") -> str:
     words = list(words)
     near = difflib.get_close_matches(word[:80], words, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else f"; {these}: {', '.join(words)}"
+
+
+def as_toml(value: Any) -> str:
+    """A plain value as JSON has it, but for the escapes: TOML knows no pairs of surrogates and no raw DEL."""
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a path, as Python keeps them
+        raise UserError(f"{value!r} is not UTF-8, and a recipe is; give the file or folder another name")
+    return text
+
+
+def to_toml(settings: Any) -> str:
+    """A recipe with every setting said: reading it gives the same recipe."""
+    lines: list[str] = []
+
+    def section(title: str, table: Mapping[str, Any]) -> None:
+        lines.append(title)
+        lines.extend(f"{key} = {as_toml(value)}" for key, value in table.items() if not isinstance(value, dict))
+        lines.append("")
+
+    for name, value in asdict(settings).items():
+        if isinstance(value, str):
+            lines.append(f"{name} = {as_toml(value)}")
+        elif isinstance(value, tuple):
+            for each in value:
+                section(f"[[{name}]]", each)
+        else:
+            section(f"[{name}]", value)
+            for inner, part in value.items():
+                if isinstance(part, dict):
+                    section(f"[{name}.{inner}]", part)
+    return "\n".join(lines)

@@ -14,8 +14,8 @@ from litebert.ablate.grid import SCALES, grid_names, merged, model_of, plan_cell
 from litebert.cli import app
 from litebert.config import UserError
 from litebert.model.heads import Network
-from litebert.recipe import to_toml
 from litebert.report.info import paper_table
+from litebert.strict import to_toml
 from litebert.train.objective import pretraining_heads
 from tests.ablate.conftest import TWO
 

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from litebert.cli import train as commands
 from litebert.cli.train import Panel, as_panel, as_text, panel_rows
-from litebert.recipe import apply_sets, to_toml
+from litebert.recipe import apply_sets
+from litebert.strict import to_toml
 
 
 @pytest.fixture

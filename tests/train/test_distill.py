@@ -16,7 +16,8 @@ from litebert.export.hf import export_hf
 from litebert.infer.model import Model, load
 from litebert.model.encoder import attention_maps
 from litebert.model.weights import build
-from litebert.recipe import DataConfig, apply_sets, load_recipe, to_toml
+from litebert.recipe import DataConfig, apply_sets, load_recipe
+from litebert.strict import to_toml
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import distill as module
 from litebert.train import soft

@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 import litebert
 from litebert.config import UserError
 from litebert.model.weights import load_network
-from litebert.recipe import apply_sets, load_recipe, to_toml
+from litebert.recipe import apply_sets, load_recipe
+from litebert.strict import to_toml
 from litebert.train import objective
 from litebert.train.pretrain import pretrain
 from litebert.train.processes import joined

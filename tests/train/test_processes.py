@@ -9,8 +9,8 @@ import time
 import pytest
 import torch
 
-from litebert.recipe import apply_sets, to_toml
-from litebert.strict import UserError
+from litebert.recipe import apply_sets
+from litebert.strict import UserError, to_toml
 from litebert.train.processes import joined, pick_device
 from tests.train import worker
 from tests.train.conftest import gap, metrics, weights

@@ -1,15 +1,18 @@
 """A phase of several lengths: its steps take them in turn, and a run of such phases resumes bit for bit."""
 
 import json
+import re
 import shutil
 from itertools import islice
 
 import pytest
 import torch
 
+from litebert.cli.train import as_text
 from litebert.config import UserError
 from litebert.corpus.batches import Place
-from litebert.recipe import Phase, Recipe, apply_sets, to_toml
+from litebert.recipe import Phase, Recipe, apply_sets
+from litebert.strict import to_toml
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.processes import joined
 from litebert.train.schedule import stages
@@ -70,6 +73,8 @@ def test_other_processes_make_the_same_batches(session):
 def test_a_run_of_several_lengths_resumes_bit_for_bit(train):
     settings = {"run": {"steps": 22, "save_every": 5, "log_every": 1, "keep": 9}, "phases": [SHORT, BOTH]}
     whole, told = train(**settings)
+    assert list(told[-2]["turns"]) == ["32", "64"]  # beside its first length, which is the run's own
+    assert re.search(r"; length 32: masked [\d.]+ %, order [\d.]+ %; length 64: masked", as_text(told[-2]))
     assert [line["phase"] for line in told if line["kind"] == "train"] == [1] * 11 + [2] * 11
     for number, last in enumerate((5, 10, 15, 20)):  # 15 and 20: within a round of lengths
         half = whole.parent / f"half-{number}"

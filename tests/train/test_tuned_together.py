@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe, to_toml
+from litebert.recipe import TaskConfig, TuneConfig, TuneRecipe
+from litebert.strict import to_toml
 from litebert.train.finetune import finetune, updates
 from litebert.train.processes import Processes
 from litebert.train.run import Run

@@ -27,7 +27,7 @@ def pretrain(
     as_json: Json = False,
 ) -> None:
     """Shards to a pre-trained encoder. Killed or stopped, `--resume` goes on exactly there."""
-    from litebert.recipe import as_toml
+    from litebert.strict import as_toml
 
     changes = [*(sets or []), *([f"run.init_from={as_toml(init_from)}"] if init_from else [])]
     run(begin(recipe, to, resume, changes), to, resume, device, as_json)
@@ -43,7 +43,7 @@ def distill(
     as_json: Json = False,
 ) -> None:
     """A student that learns from shards and from a teacher's answers. Stopped, `--resume` goes on exactly there."""
-    from litebert.recipe import as_toml
+    from litebert.strict import as_toml
 
     changes = [*(sets or []), *([f"distill.teacher={as_toml(teacher)}"] if teacher else [])]
     chosen = begin(recipe, to, resume, changes)
@@ -198,10 +198,12 @@ def as_text(line: dict[str, Any]) -> str:
                 share, error = (100 * found[f"{pair}_accuracy{end}"] for end in ("", "_error"))
                 text += f", {pair} {share:.2f} ± {error:.2f} %"
         parts.append(f"{what}: {text} ({found['examples']:,} examples)")
-    for depth, found in line.get("depths", {}).items():
+    more = {f"length {length}": found for length, found in line.get("turns", {}).items()}
+    more |= {f"{depth} passes": found for depth, found in line.get("depths", {}).items()}
+    for what, found in more.items():
         shares = {name: found.get(f"{name}_accuracy") for name in ("masked", "order")}
         told = ", ".join(f"{name} {100 * share:.2f} %" for name, share in shares.items() if share is not None)
-        parts.append(f"{depth} passes: {told}")
+        parts.append(f"{what}: {told}")
     bits = f"{line['protocol']['bits_per_character']:.3f} bits a character"
     return f"{'at the end' if line['kind'] == 'final' else 'step'} {line['step']:,}; " + "; ".join(parts) + f"; {bits}"
 

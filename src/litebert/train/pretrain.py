@@ -235,7 +235,7 @@ def peak_of(session: Session) -> float:
 def look(
     session: Session, trainee: Trainee, stage: Stage, step: int, examples: int, kind: str = "held-out"
 ) -> dict[str, Any]:
-    """The held-out documents by the common protocol, and with the run's own masking and length beside it. Whoever is
+    """The held-out documents by the common protocol, and with the run's own masking and lengths beside it. Whoever is
     asked to stop at the final look does not wait for it: all is saved by then."""
     begun, recipe = time.perf_counter(), session.recipe
     if not session.scored:
@@ -252,6 +252,9 @@ def look(
     )
     line: dict[str, Any] = {"kind": kind, "step": step}
     line |= {"protocol": ask(common, examples), "own": ask(own, min(examples, 2048))}
+    if turns := sorted({*stage.phase.turns} - {stage.phase.length}):
+        few = min(examples, 2048)
+        line["turns"] = {str(length): ask(recipe.examples(stage.phase, length), few) for length in turns}
     if recipe.dial.depths:
         line["depths"] = {str(depth): ask(common, examples, depth=depth) for depth in sorted(set(recipe.dial.depths))}
     session.tell(line | {"time": {"seconds": time.perf_counter() - begun}})

@@ -25,8 +25,8 @@ from torch import Tensor
 from litebert.config import HeadConfig, ModelConfig
 from litebert.files import first_line, read_json, replace_file, swap, unswap
 from litebert.model.weights import read_our_config, save_state
-from litebert.recipe import Recipe, TuneRecipe, load_recipe, read_recipe, to_toml
-from litebert.strict import UserError, parse
+from litebert.recipe import Recipe, TuneRecipe, load_recipe, read_recipe
+from litebert.strict import UserError, parse, to_toml
 from litebert.tasks.taught import Taught, write_taught
 from litebert.text.tokenizer import Tokenizer
 
