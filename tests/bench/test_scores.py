@@ -77,6 +77,32 @@ def test_without_random_weights_only_the_named_are_taught_and_those_can_follow(f
     assert [row["toy"] for row in both["rows"]] == [row["toy"] for row in alone["rows"]]
 
 
+def test_of_several_rates_each_side_has_its_best(folder):
+    words = (
+        "--no-random",
+        "--rate",
+        "0.0000001",
+        "--rate",
+        "0.003",
+    )  # the command has 0.003 already: no cell comes twice
+    found = json.loads(command(folder, *words, "--json").stdout)
+    assert [row["rates"] for row in found["rows"]] == [{"toy": 0.003}] * 3
+    assert sorted(file.stem for file in (folder / "out").glob("*.json")) == [
+        f"toy-{task}-{rate}" for task in ("cola", "stsb") for rate in ("0.003", "1e-07")
+    ]
+    cells = [
+        json.loads((folder / "out" / f"toy-cola-{rate}.json").read_text())["scores"] for rate in ("1e-07", "0.003")
+    ]
+    assert cells[0]["matthews"]["median"] < cells[1]["matthews"]["median"] == found["rows"][0]["toy"]["median"]
+    assert f"{100 * found['rows'][0]['toy']['median']:.2f} ± " in (table := command(folder, *words).output)
+    assert "at 0.003" in " ".join(table.split())
+
+
+def test_a_precision_that_is_none_is_one_line(folder):
+    with pytest.raises(UserError, match="precision"):
+        command(folder, "--precision", "fp17")
+
+
 class Killed(Exception):  # noqa: N818  nothing catches it
     pass
 

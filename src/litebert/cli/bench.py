@@ -294,8 +294,12 @@ def scores(
     task: Annotated[list[str] | None, typer.Option(help="Only this one; may be given several times.")] = None,
     beside: Annotated[list[str] | None, typer.Option(help="Another model; may be given several times.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs a cell; 0: five on small sets, one on large ones.", min=0)] = 0,
-    rate: Annotated[float, typer.Option(help="The learning rate of all.")] = 5e-5,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(help="The learning rate of all; of several each has the one that is best on the dev set. [5e-5]"),
+    ] = None,
     steps: Annotated[int, typer.Option(help="Only so many, to see it run; 0: the whole.", min=0)] = 0,
+    precision: Annotated[str, typer.Option(help="bf16 or fp32; auto: bf16 on a GPU.")] = "auto",
     paper: Annotated[str, typer.Option(help="A row of the paper's table to print beside it: albert-base.")] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Keep the fine-tuned models.")] = False,
     random: Annotated[bool, typer.Option(help="The same shape from random weights beside it.")] = True,
@@ -306,17 +310,21 @@ def scores(
     from litebert.bench.scores import bench_scores
     from litebert.cli.train import Lines
     from litebert.recipe import TuneConfig
+    from litebert.strict import parse
 
-    tune = TuneConfig(rate=rate, steps=steps)
-    show = Lines(quiet=False)
+    rates = list(dict.fromkeys(rate or [5e-5]))
+    tune = parse(TuneConfig, {"rate": rates[0], "steps": steps, "precision": precision})
+    chosen = (task or (), beside or (), seeds, paper, device, keep, random, rates)
     with stoppable():
-        found = bench_scores(model, data, to, tune, task or (), beside or (), seeds, paper, device, keep, random, show)
+        found = bench_scores(model, data, to, tune, *chosen, say=Lines(quiet=False))
     if as_json:
         print_json(found)
         return
     rows = []
     for row in found["rows"]:
         told = [f"{100 * row[side]['median']:.2f} ± {100 * row[side]['spread']:.2f}" for side in found["sides"]]
+        if len(rates) > 1:
+            told = [f"{text} at {row['rates'][side]:g}" for text, side in zip(told, found["sides"], strict=True)]
         error = f"{100 * row[found['sides'][0]]['error']:.2f}"
         printed = "" if row["paper"] is None else f"{row['paper']}"
         rows.append([row["task"], row["metric"], str(row["seeds"]), *told, error, printed])
