@@ -60,7 +60,7 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A stretch of the run with one depth, length and batch."""
+    """A stretch of the run with one depth, and one length and batch, or several lengths in turn."""
 
     passes: int = 0  # layers that run; 0: all that the model has
     length: int = 512
@@ -79,7 +79,9 @@ class Phase:
         at_least(self, "length", 8)
         at_least(self, "batch", 1)
         for turn in self.turns:
-            if turn < 8 or self.batch * self.length % turn:
+            if turn < 8:
+                raise UserError(f"turns = {list(self.turns)}: a length must be at least 8")
+            if self.batch * self.length % turn:
                 raise UserError(
                     f"turns = {list(self.turns)}: the {self.batch} x {self.length} pieces of a batch are no whole "
                     f"number of examples of length {turn}"
@@ -143,8 +145,8 @@ class RunConfig:
     compile: Literal["auto", "on", "off"] = "auto"  # auto: on a GPU
     capture: Literal["auto", "off"] = "auto"  # auto: short steps on one GPU are recorded and replayed whole
     checkpointing: bool = False  # compute activations again in the backward pass instead of keeping them
-    micro_batch: int = 0  # examples at once on a device; 0: as many as should fit
-    workers: int = 2  # processes that make batches ahead, beside each that trains
+    micro_batch: int = 0  # examples at once on a device, of whatever length; 0: as many as should fit
+    workers: int = 2  # processes that make batches ahead, beside each that trains; at least one of each length in turn
     log_every: int = 50
     save_every: int = 1000
     keep: int = 2  # checkpoints

@@ -55,6 +55,20 @@ def test_flops_are_counted_by_hand(recipe):
     assert cost(grid, "smoke")["flops"] == 2 * one
 
 
+def test_flops_of_lengths_in_turn_are_their_mean():
+    from litebert.ablate.job import flops
+    from litebert.recipe import apply_sets, read_recipe
+
+    def count(*phases):
+        shape = {"share": 1.0, "passes": 4, "batch": 8, "length": 128}
+        table = read_recipe("cpu-demo") | {"phases": [shape | each for each in phases]}
+        return flops(apply_sets(table, ["run.steps=10"]))
+
+    apart = count({}, {"length": 32, "batch": 32})
+    assert count({"turns": [32]}) == pytest.approx(apart, rel=1e-9)
+    assert count({"turns": [32]}) != pytest.approx(count({}), rel=1e-3)
+
+
 def test_a_table_is_printed_and_written(recipe, text, tmp_path):
     words = [recipe, "--to", tmp_path / "out", "--shards", text / "shards", "--device", "cpu", "--cells", "own"]
     first = run(*words)

@@ -217,6 +217,22 @@ def test_other_settings_are_not_mixed_in(job):
     run_all(job(sets=["run.micro_batch=4"]), quiet)  # how it is done is not what is done
 
 
+def test_settings_that_earlier_versions_did_not_know_are_no_others(job):
+    made = job()
+    run_all(made, quiet)
+    file, result = (made.folder("own", 0) / f"{name}.json" for name in ("settings", "result"))
+    stored, before = json.loads(file.read_text()), result.stat().st_mtime_ns
+    for phase in stored["recipe"]["phases"]:
+        del phase["turns"]
+    file.write_text(json.dumps(stored))
+    run_all(made, quiet)
+    assert result.stat().st_mtime_ns == before
+    stored["recipe"]["phases"][0]["turns"] = [16]
+    file.write_text(json.dumps(stored))
+    with pytest.raises(UserError, match=r"other settings \(recipe\.phases\)"):
+        run_all(made, quiet)
+
+
 def test_a_failed_cell_may_be_tried_with_other_settings(job, monkeypatch):
     real = pretraining.train
 

@@ -33,11 +33,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def command(folder, *more):
+def command(folder, *more, rates=("0.003",)):
     model = folder / "toy"
     if not model.exists():
         toy_model(model, seed=3)
-    words = ["bench", "scores", str(model), "--data", str(folder), "--to", str(folder / "out"), "--rate", "0.003"]
+    words = ["bench", "scores", str(model), "--data", str(folder), "--to", str(folder / "out")]
+    words += [word for rate in rates for word in ("--rate", rate)]
     words += ["--device", "cpu", "--task", "cola", "--task", "stsb", "--seeds", "2", *more]
     return CliRunner().invoke(app, words, catch_exceptions=False)
 
@@ -78,24 +79,40 @@ def test_without_random_weights_only_the_named_are_taught_and_those_can_follow(f
 
 
 def test_of_several_rates_each_side_has_its_best(folder):
-    words = (
-        "--no-random",
-        "--rate",
-        "0.0000001",
-        "--rate",
-        "0.003",
-    )  # the command has 0.003 already: no cell comes twice
-    found = json.loads(command(folder, *words, "--json").stdout)
+    both = {"rates": ("0.0000001", "0.003", "0.0000002")}
+    found = json.loads(command(folder, "--no-random", "--json", **both).stdout)
     assert [row["rates"] for row in found["rows"]] == [{"toy": 0.003}] * 3
     assert sorted(file.stem for file in (folder / "out").glob("*.json")) == [
-        f"toy-{task}-{rate}" for task in ("cola", "stsb") for rate in ("0.003", "1e-07")
+        f"toy-{task}-{rate}" for task in ("cola", "stsb") for rate in ("0.003", "1e-07", "2e-07")
     ]
-    cells = [
-        json.loads((folder / "out" / f"toy-cola-{rate}.json").read_text())["scores"] for rate in ("1e-07", "0.003")
-    ]
-    assert cells[0]["matthews"]["median"] < cells[1]["matthews"]["median"] == found["rows"][0]["toy"]["median"]
-    assert f"{100 * found['rows'][0]['toy']['median']:.2f} ± " in (table := command(folder, *words).output)
+    files = [folder / "out" / f"toy-cola-{rate}.json" for rate in ("1e-07", "0.003")]
+    low, high = (json.loads(file.read_text())["scores"]["matthews"]["median"] for file in files)
+    assert low < high == found["rows"][0]["toy"]["median"]
+    table = command(folder, "--no-random", **both).output
+    assert f"{100 * high:.2f} ± " in table
     assert "at 0.003" in " ".join(table.split())
+
+
+def test_a_rate_that_is_added_makes_nothing_again(folder, monkeypatch):
+    alone = json.loads(command(folder, "--no-random", "--json").stdout)
+    real, made = once.finetune_seeds, []
+
+    def noted(recipe, *rest):
+        made.append(recipe.tune.rate)
+        return real(recipe, *rest)
+
+    monkeypatch.setattr(once, "finetune_seeds", noted)
+    both = json.loads(command(folder, "--no-random", "--json", rates=("0.0000001", "0.003")).stdout)
+    assert made == [1e-7, 1e-7]
+    assert [row["toy"] for row in both["rows"]] == [row["toy"] for row in alone["rows"]]
+    command(folder, "--no-random", rates=("0.0000001",))
+    assert made == [1e-7, 1e-7]
+
+
+def test_a_rate_that_cannot_be_is_found_before_anything_is_taught(folder):
+    with pytest.raises(UserError, match=r"rate = -1\.0 must be above 0"):
+        command(folder, "--no-random", rates=("0.003", "-1"))
+    assert not list(folder.glob("out/*.json"))
 
 
 def test_a_precision_that_is_none_is_one_line(folder):

@@ -61,6 +61,14 @@ def test_muon_by_two_processes_is_the_same_run(train, spread):
     assert gap(weights(alone), weights(spread("two", 2, **settings))) < 1e-10
 
 
+def test_lengths_in_turn_by_two_processes_are_the_same_run(train, spread):
+    settings = {"phases": [{"length": 16, "batch": 16, "rate": 0.01, "turns": [64, 32]}], "run": {"precision": "fp64"}}
+    alone, _ = train(**settings)
+    by_two = spread("two", 2, **settings)
+    assert gap(weights(alone), weights(by_two)) < 1e-10
+    torch.testing.assert_close(losses(alone), losses(by_two), rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 @pytest.mark.parametrize("what", ["teacher", "dial"])
 def test_a_teacher_or_a_dial_by_two_processes_is_the_same_run(what, parallel, train, spread, tmp_path):

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,11 +16,15 @@ from litebert.corpus.batches import Place
 from litebert.recipe import Phase, Recipe, apply_sets
 from litebert.strict import to_toml
 from litebert.text.tokenizer import Tokenizer
+from litebert.train import pretrain
+from litebert.train.objective import pretraining_heads
 from litebert.train.processes import joined
 from litebert.train.schedule import stages
 from litebert.train.session import Session
-from litebert.train.start import resolve
+from litebert.train.start import Prepared, resolve
+from litebert.train.steps import Done, Step
 from litebert.train.supply import first_places, updates
+from litebert.train.trainee import Snapshot
 from tests.train.conftest import metrics, same, weights
 
 SHORT = {"passes": 2, "length": 16, "batch": 16, "rate": 0.01}
@@ -58,25 +64,69 @@ def test_steps_take_the_lengths_in_turn_in_batches_of_as_many_pieces(session):
             assert torch.equal(one.micro.block, other.micro.block)
 
 
+def test_a_length_that_comes_back_has_an_epoch_that_none_has_had():
+    plan = stages([Phase(length=64, batch=8, turns=(16,)), Phase(length=64, batch=8), Phase(length=16, batch=8)], 30)
+    places = first_places(plan[1], plan, {64: Place(1, 7), 16: Place(5, 3)})
+    assert places[64] == Place(1, 7)
+    assert first_places(plan[2], plan, places)[16] == Place(6, 0)
+
+
+def test_what_a_step_takes_is_measured_by_whole_rounds(session, monkeypatch):
+    """With a clock that takes a step of a length to last as long as it."""
+    plan, now, lengths = stages(session.recipe.phases, 400), [0.0], []
+
+    class Norm:
+        def item(self):
+            now[0] += sum(lengths)
+            lengths.clear()
+
+    def steps(feed, *_):
+        for update in feed:
+            lengths.append(update.parts[0].micro.packed.longest)
+            yield Step(update, Done(torch.zeros(1), Norm(), torch.ones(())))
+
+    monkeypatch.setattr(pretrain, "take_steps", steps)
+    monkeypatch.setattr(pretrain.time, "perf_counter", lambda: now[0])
+    snapshot = Snapshot(session.recipe.model, pretraining_heads(session.recipe.model, session.recipe.data), {}, {}, 0)
+    monkeypatch.setattr(
+        pretrain, "enter", lambda *_: (SimpleNamespace(optimizer=None), first_places(plan[1], plan, {}))
+    )
+    monkeypatch.setattr(pretrain, "work_of", lambda *_: None)
+    prepared = Prepared(session.tokenizer, snapshot, 0, {}, None, (), "")
+    for minutes in (0.001, 1.0, 1000.0):
+        run = replace(session.recipe.run, steps=0, budget_minutes=minutes)
+        timed = replace(session, recipe=replace(session.recipe, run=run))
+        assert pretrain.seconds_a_step(timed, plan[1], plan, prepared) == (16 + 64 + 16 + 32) / 4
+
+
+def test_a_phase_of_few_steps_is_measured_too(train):
+    tail = SHORT | {"share": 0.001}
+    folder, told = train(phases=[SHORT, tail], run={"steps": 0, "budget_minutes": 0.02})
+    assert json.loads((folder / "plan.json").read_text())["steps"] > 2
+    assert told[-1]["text"].startswith("the model is in")
+
+
 def test_other_processes_make_the_same_batches(session):
     plan = stages(session.recipe.phases, 40)
     places = first_places(plan[1], plan, {16: Place(0, 0)})
     found = {}
-    for workers in (0, 3):
-        session.recipe.run.__dict__["workers"] = workers
-        source = updates(session, plan[1], plan, plan[1].first, places)
+    for workers in (0, 5):  # two of each length
+        run = replace(session.recipe.run, workers=workers)
+        source = updates(
+            replace(session, recipe=replace(session.recipe, run=run)), plan[1], plan, plan[1].first, places
+        )
         found[workers] = [each.parts[0].micro.block for each in islice(source, 6)]
         source.close()
-    assert all(torch.equal(one, other) for one, other in zip(found[0], found[3], strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(found[0], found[5], strict=True))
 
 
 def test_a_run_of_several_lengths_resumes_bit_for_bit(train):
-    settings = {"run": {"steps": 22, "save_every": 5, "log_every": 1, "keep": 9}, "phases": [SHORT, BOTH]}
+    settings = {"run": {"steps": 22, "save_every": 1, "log_every": 1, "keep": 30}, "phases": [SHORT, BOTH]}
     whole, told = train(**settings)
     assert list(told[-2]["turns"]) == ["32", "64"]  # beside its first length, which is the run's own
     assert re.search(r"; length 32: masked [\d.]+ %, order [\d.]+ %; length 64: masked", as_text(told[-2]))
     assert [line["phase"] for line in told if line["kind"] == "train"] == [1] * 11 + [2] * 11
-    for number, last in enumerate((5, 10, 15, 20)):  # 15 and 20: within a round of lengths
+    for number, last in enumerate((5, 11, 13, 20)):  # 11: where the phase changes; then within a round of lengths
         half = whole.parent / f"half-{number}"
         shutil.copytree(whole, half)
         shutil.rmtree(half / "model")
@@ -114,7 +164,7 @@ def test_a_recipe_says_its_turns():
     ("phase", "sentence"),
     [
         (BOTH | {"turns": [10]}, "the 16 x 16 pieces of a batch are no whole number of examples of length 10"),
-        (BOTH | {"turns": [4]}, "turns = [4]"),
+        (BOTH | {"turns": [4]}, "turns = [4]: a length must be at least 8"),
         (BOTH | {"turns": [128]}, "a phase of length 128 does not fit the model's 64 positions"),
     ],
 )

@@ -15,6 +15,7 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from litebert.infer.embed import embedder
 from litebert.infer.model import load
 from litebert.recipe import Recipe, RunConfig, TuneRecipe
 from litebert.report.info import describe
+from litebert.strict import parse
 from litebert.train.heldout import PAIR, score_model
 from litebert.train.pretrain import pretrain
 from litebert.train.probe import probe
@@ -108,7 +110,10 @@ def finished(job: Job, name: str, seed: int) -> dict[str, Any] | None:
     folder = job.folder(name, seed)
     result = read_json(folder / RESULT) if (folder / RESULT).exists() else None
     if (folder / SETTINGS).exists():
-        differ = unlike(settings(job, name, seed), read_json(folder / SETTINGS))
+        before = read_json(folder / SETTINGS)
+        with suppress(UserError):  # what earlier versions did not know is as it is where nothing is said of it
+            before["recipe"] = plain(parse(Recipe, before["recipe"]))
+        differ = unlike(settings(job, name, seed), before)
         if differ and (result is None or not result["failed"]):  # what came to nothing may be tried in another way
             raise UserError(
                 f"{folder} was begun with other settings ({', '.join(differ[:3])}); "

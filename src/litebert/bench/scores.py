@@ -13,6 +13,7 @@ from typing import Any
 from litebert.ablate.once import taught
 from litebert.ablate.tasks import NEVER, Trial, trial
 from litebert.config import UserError
+from litebert.files import read_json
 from litebert.infer.model import Model, load
 from litebert.model.weights import build
 from litebert.recipe import TuneConfig, TuneRecipe
@@ -60,18 +61,18 @@ def bench_scores(
     if random:
         sides[RANDOM] = str(random_model(model, to))
     rows: list[dict[str, Any]] = []
+    ways = [replace(tune, rate=rate, evaluate_every=NEVER) for rate in rates or [tune.rate]]  # a bad one is found here
     for name in tasks or known:
         chosen = known[name]
         best: dict[str, tuple[float, dict[str, Any]]] = {}  # of each side its rate and scores
         for side, path in sides.items():
-            for rate in rates or [tune.rate]:
-                settings = replace(tune, rate=rate, epochs=chosen.epochs, evaluate_every=NEVER)
-                recipe = TuneRecipe(model=path, task=chosen.task, tune=settings)
-                cell = f"{side}-{name}-{rate:g}" if len(rates) > 1 else f"{side}-{name}"
-                say({"kind": "note", "text": f"{name}, {side}, rate {rate:g}"})
+            for way in ways:
+                recipe = TuneRecipe(model=path, task=chosen.task, tune=replace(way, epochs=chosen.epochs))
+                cell = cell_of(to, f"{side}-{name}", way.rate, len(ways) > 1)
+                say({"kind": "note", "text": f"{name}, {side}, rate {way.rate:g}"})
                 found = taught(recipe, to, cell, seeds or chosen.seeds, device, keep, say)["scores"]
                 if side not in best or first_median(found) > first_median(best[side][1]):
-                    best[side] = (rate, found)
+                    best[side] = (way.rate, found)
         for metric in best[next(iter(best))][1]:
             row: dict[str, Any] = {"task": name, "metric": metric}
             row |= {side: found[metric] for side, (_, found) in best.items()}
@@ -81,8 +82,18 @@ def bench_scores(
 
 
 def first_median(scores: dict[str, dict[str, float]]) -> float:
-    """Of the first metric, which is what a task is judged by."""
+    """Of the first metric: F1 where there is one."""
     return next(iter(scores.values()))["median"]
+
+
+def cell_of(to: Path, name: str, rate: float, several: bool) -> str:
+    """The name of a side's result on a task: with its rate where there are several, unless it is there without (or the
+    other way round)."""
+    alone, among = name, f"{name}-{rate:g}"
+    if several:
+        file = to / f"{alone}.json"
+        return alone if file.exists() and read_json(file)["recipe"]["tune"]["rate"] == rate else among
+    return among if (to / f"{among}.json").exists() else alone
 
 
 def random_model(model: str, to: Path) -> Path:

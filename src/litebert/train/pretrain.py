@@ -162,7 +162,7 @@ def work_of(session: Session, trainee: Trainee, stage: Stage) -> Work[Part]:
         return one_step(parts, trainee.model, trainee.optimizer, loss, recipe.optimizer.clip)
 
     pieces, passes = stage.phase.batch * stage.phase.length, stage.phase.passes
-    short = training_flops(recipe.model, passes, pieces, pieces * stage.phase.length, pieces // 6) < SHORT
+    short = training_flops(recipe.model, passes, pieces, pieces * max(stage.phase.lengths), pieces // 6) < SHORT
     still = recipe.model.dropout == recipe.model.attention_dropout == 0  # not recorded here before it is measured
     alone = processes.ranks == 1 and processes.device.type == "cuda"
     if not (short and still and alone and recipe.run.capture == "auto" and not session.terms):
@@ -179,7 +179,8 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
     if known is not None:
         return int(known["steps"])
     session.note("measuring what a step of each phase takes")
-    trial = stages(recipe.phases, 1000 * len(recipe.phases))
+    shares = [phase.share for phase in recipe.phases]
+    trial = stages(recipe.phases, math.ceil(2 * (WARM + TIMED) * sum(shares) / min(shares)))  # room for it in each
     seconds = [processes.share(seconds_a_step(session, stage, trial, prepared)) for stage in trial]
     steps = steps_in(recipe.phases, seconds, 60 * recipe.run.budget_minutes)
     if run is not None:
@@ -191,25 +192,27 @@ def fix_steps(session: Session, prepared: Prepared) -> int:
 
 def seconds_a_step(session: Session, stage: Stage, plan: Sequence[Stage], prepared: Prepared) -> float:
     """Of a trainee that is thrown away. Where steps take long there are fewer of them: what is measured is to take no
-    more than a small part of the budget, but for what is compiled."""
+    more than a small part of the budget, but for what is compiled. Lengths in turn are measured by whole rounds."""
     trainee, places = enter(session, stage, plan, stage.first, prepared.places, prepared.snapshot)
     most = MEASURED * 60 * session.recipe.run.budget_minutes / len(plan)
     work = work_of(session, trainee, stage)
     with closing(updates(session, stage, plan, stage.first, places)) as feed:
         steps = take_steps(feed, trainee.optimizer, work)
-        last, quickest = time.perf_counter(), math.inf
+        turns = len(stage.phase.lengths)
+        last, quickest = time.perf_counter(), [math.inf] * turns  # of each length
         for done, made in enumerate(islice(steps, WARM), 1):
             leave_if_asked(session, made, prepared.step)
             made.done.norm.item()  # wait for the device where the clock is read
             now = time.perf_counter()
-            (quickest,) = session.processes.from_lead(min(quickest, now - last))
-            last = now
+            at = (done - 1) % turns
+            (quickest[at],) = session.processes.from_lead(min(quickest[at], now - last))
+            last, usually = now, sum(quickest) / turns
             fresh = isinstance(work, Replay) and work.fresh
-            if done > 1 and not fresh and done * quickest > most / 2:  # compiling and recording take as long as many
+            if done > turns and not fresh and done * usually > most / 2:  # compiling and recording take as long as many
                 break
-        left, usual, every = min(TIMED, max(1, int(most / 2 / quickest))), [], []
-        while left:
-            size, fresh = min(BLOCK, left), False
+        left, usual, every = max(turns, min(TIMED, int(most / 2 / usually))), [], []
+        while left >= turns:
+            size, fresh = min(turns * -(-BLOCK // turns), left - left % turns), False
             for made in islice(steps, size):
                 leave_if_asked(session, made, prepared.step)
                 fresh |= isinstance(work, Replay) and work.fresh

@@ -53,10 +53,11 @@ class Batched(Update[Part]):
 
 def first_places(stage: Stage, plan: Sequence[Stage], places: Places) -> Places:
     """Where a phase begins. Examples of a length that the phase before did not have are in another order, so they start
-    with an epoch of their own."""
+    with an epoch of their own, which no length has had; the places of lengths that have gone are kept for that."""
     before = plan[stage.number - 1].phase.lengths if stage.number else ()
     fresh = Place(max((place.epoch + 1 for place in places.values()), default=0), 0)
-    return {length: places.get(length, fresh) if length in before else fresh for length in stage.phase.lengths}
+    here = {length: places.get(length, fresh) if length in before else fresh for length in stage.phase.lengths}
+    return {**places, **here}
 
 
 def updates(
