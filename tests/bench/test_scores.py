@@ -109,6 +109,16 @@ def test_a_rate_that_is_added_makes_nothing_again(folder, monkeypatch):
     assert made == [1e-7, 1e-7]
 
 
+def test_a_setting_that_an_earlier_version_did_not_know_makes_nothing_again(folder, monkeypatch):
+    found = json.loads(command(folder, "--no-random", "--json").stdout)
+    file = folder / "out" / "toy-cola.json"
+    stored = json.loads(file.read_text())
+    del stored["recipe"]["tune"]["patience"]
+    file.write_text(json.dumps(stored))
+    monkeypatch.setattr(once, "finetune_seeds", None)
+    assert json.loads(command(folder, "--no-random", "--json").stdout) == found
+
+
 def test_a_rate_that_cannot_be_is_found_before_anything_is_taught(folder):
     with pytest.raises(UserError, match=r"rate = -1\.0 must be above 0"):
         command(folder, "--no-random", rates=("0.003", "-1"))

@@ -45,17 +45,8 @@ def test_steps_take_the_lengths_in_turn_in_batches_of_as_many_pieces(session):
     assert places == {16: Place(3, 5), 32: Place(4, 0), 64: Place(4, 0)}  # a length that goes on goes on where it was
     found = list(islice(updates(session, plan[1], plan, plan[1].first, places), 9))
     assert [each.parts[0].micro.packed.longest for each in found] == [16, 64, 16, 32, 16, 64, 16, 32, 16]
-    assert [sum(part.micro.packed.examples for part in each.parts) for each in found] == [
-        16,
-        4,
-        16,
-        8,
-        16,
-        4,
-        16,
-        8,
-        16,
-    ]
+    examples = [sum(part.micro.packed.examples for part in each.parts) for each in found]
+    assert examples == [16, 4, 16, 8, 16, 4, 16, 8, 16]
     assert [float(each.parts[0].weights[1]) for each in found[:4]] == [1 / 16, 1 / 4, 1 / 16, 1 / 8]
     assert {length: place.index for length, place in found[-1].places.items()} == {16: 5 + 5 * 16, 32: 16, 64: 8}
     for at in (1, 6):  # from any step on, given its places
@@ -88,9 +79,8 @@ def test_what_a_step_takes_is_measured_by_whole_rounds(session, monkeypatch):
     monkeypatch.setattr(pretrain, "take_steps", steps)
     monkeypatch.setattr(pretrain.time, "perf_counter", lambda: now[0])
     snapshot = Snapshot(session.recipe.model, pretraining_heads(session.recipe.model, session.recipe.data), {}, {}, 0)
-    monkeypatch.setattr(
-        pretrain, "enter", lambda *_: (SimpleNamespace(optimizer=None), first_places(plan[1], plan, {}))
-    )
+    places = first_places(plan[1], plan, {})
+    monkeypatch.setattr(pretrain, "enter", lambda *_: (SimpleNamespace(optimizer=None), places))
     monkeypatch.setattr(pretrain, "work_of", lambda *_: None)
     prepared = Prepared(session.tokenizer, snapshot, 0, {}, None, (), "")
     for minutes in (0.001, 1.0, 1000.0):
@@ -111,10 +101,8 @@ def test_other_processes_make_the_same_batches(session):
     places = first_places(plan[1], plan, {16: Place(0, 0)})
     found = {}
     for workers in (0, 5):  # two of each length
-        run = replace(session.recipe.run, workers=workers)
-        source = updates(
-            replace(session, recipe=replace(session.recipe, run=run)), plan[1], plan, plan[1].first, places
-        )
+        recipe = replace(session.recipe, run=replace(session.recipe.run, workers=workers))
+        source = updates(replace(session, recipe=recipe), plan[1], plan, plan[1].first, places)
         found[workers] = [each.parts[0].micro.block for each in islice(source, 6)]
         source.close()
     assert all(torch.equal(one, other) for one, other in zip(found[0], found[5], strict=True))
@@ -152,6 +140,15 @@ def test_a_checkpoint_of_an_earlier_version_knows_one_place(train):
     file.write_text(json.dumps(state))
     train(folder=half, resume=True, **settings)
     assert same(weights(whole), weights(half))
+
+
+def test_a_step_of_another_length_is_never_another_ones_recording(session):
+    """Without pairs two lengths may come to arrays of the same sizes."""
+    plan = stages(session.recipe.phases, 40)
+    part = next(updates(session, plan[0], plan, 0, first_places(plan[0], plan, {}))).parts[0]
+    packed = part.micro.packed
+    other = replace(part, micro=replace(part.micro, packed=replace(packed, longest=2 * packed.longest)))
+    assert part.shape != other.shape
 
 
 def test_a_recipe_says_its_turns():

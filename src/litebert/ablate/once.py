@@ -3,13 +3,15 @@
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from litebert.config import UserError
 from litebert.files import read_json, replace_file
-from litebert.recipe import TuneRecipe
+from litebert.recipe import Recipe, TuneRecipe
+from litebert.strict import parse
 from litebert.train.processes import Processes, pick_device
 from litebert.train.run import HOW, flat
 from litebert.train.seeds import finetune_seeds
@@ -30,11 +32,20 @@ def unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     return [key for key in sorted({*a, *b}) if a.get(key) != b.get(key) and key.split(".")[-1] not in HOW]
 
 
+def as_now(kind: type[Recipe] | type[TuneRecipe], file: Path) -> dict[str, Any]:
+    """What a file says of how something was made, as this version would write it: a setting that an earlier one did not
+    know has its usual value."""
+    made: dict[str, Any] = read_json(file)
+    with suppress(UserError):  # of settings that are no more, or a damaged file: it differs, and is told so
+        made["recipe"] = asdict(parse(kind, made.get("recipe", {})))
+    return made
+
+
 def made_before(file: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """The result in this file; None where there is none. One that was made with other settings is not mixed in."""
     if not file.exists():
         return None
-    made = read_json(file)
+    made = as_now(TuneRecipe, file)
     differ = unlike(asked, {key: made.get(key) for key in asked})
     if differ and not made.get("failed"):
         raise UserError(

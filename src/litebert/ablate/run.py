@@ -15,7 +15,6 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 
 from litebert.ablate.grid import Grid, Planned, Scale, ScaleName, plain
-from litebert.ablate.once import RESULT, SETTINGS, Say, taught, unlike, wanted, write_json
+from litebert.ablate.once import RESULT, SETTINGS, Say, as_now, taught, unlike, wanted, write_json
 from litebert.ablate.probe import probe_pairs
 from litebert.ablate.reuse import check_reused, reuse, taken_from
 from litebert.ablate.tasks import Trial, lesson
@@ -34,7 +33,6 @@ from litebert.infer.embed import embedder
 from litebert.infer.model import load
 from litebert.recipe import Recipe, RunConfig, TuneRecipe
 from litebert.report.info import describe
-from litebert.strict import parse
 from litebert.train.heldout import PAIR, score_model
 from litebert.train.pretrain import pretrain
 from litebert.train.probe import probe
@@ -110,10 +108,7 @@ def finished(job: Job, name: str, seed: int) -> dict[str, Any] | None:
     folder = job.folder(name, seed)
     result = read_json(folder / RESULT) if (folder / RESULT).exists() else None
     if (folder / SETTINGS).exists():
-        before = read_json(folder / SETTINGS)
-        with suppress(UserError):  # what earlier versions did not know is as it is where nothing is said of it
-            before["recipe"] = plain(parse(Recipe, before["recipe"]))
-        differ = unlike(settings(job, name, seed), before)
+        differ = unlike(settings(job, name, seed), as_now(Recipe, folder / SETTINGS))
         if differ and (result is None or not result["failed"]):  # what came to nothing may be tried in another way
             raise UserError(
                 f"{folder} was begun with other settings ({', '.join(differ[:3])}); "
@@ -160,7 +155,7 @@ def make(job: Job, name: str, seed: int, say: Say, asked: Sequence[int] = ()) ->
     """One cell, from wherever it stands to its result."""
     folder, failed, figures = job.folder(name, seed), None, {}
     asked_for = settings(job, name, seed)
-    if (folder / SETTINGS).exists() and unlike(asked_for, read_json(folder / SETTINGS)):
+    if (folder / SETTINGS).exists() and unlike(asked_for, as_now(Recipe, folder / SETTINGS)):
         shutil.rmtree(folder)
     write_json(folder / SETTINGS, asked_for)
     here = environment(Processes(pick_device(job.device)))
